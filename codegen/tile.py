@@ -1,0 +1,145 @@
+"""Tile programs: one grid of blocks over named axes, the level that all emitters and the interpreter
+read. No hardware and no operator names here.
+
+```
+TileProgram ::= name, axes' tiles, grid axes, statements
+Statement   ::= Read(target, buffer, coordinates)
+              | Map(target, value)
+              | Fold(target, monoid, axis, source, repair, before)
+              | Mma(target, left, right, axes, repair)
+              | Loop(axis, body, bounds)
+              | Write(buffer, coordinates, source)
+```
+
+Values are tiles: arrays over named axes, with the tile extents of the program. A position of an axis
+is `origin + local`, the origin set by the grid (grid axes), by the enclosing loop (streamed axes) or
+0 (resident axes, whose tile covers the extent).
+
+- `Read` takes `buffer[coordinates]`; the tile's axes are the coordinates' free axes. Positions
+  outside an extent read as 0.
+- `Map` is pointwise: a Term whose leaves are Ref (a tile), Index and Const.
+- `Fold` reduces `source` along `axis` with a monoid. Inside the Loop over that axis it is carried:
+  `target` starts as the monoid's identity where that Loop starts, `before` (if named) is its value
+  before this iteration, `target` its value after. With `repair`, what was carried is first multiplied
+  by it, or dropped where repair is 0 (NaN included). Positions outside the extent do not count.
+- `Mma` is a Fold of a sum over the products left * right along one or more `axes`; its operands are
+  rounded to the operand type of the statement (`operand`), and the accumulator is f32 (f64 for f64).
+- `Loop` runs the axis' tiles in order, from block `bounds.first` up to `bounds.stop` (exclusive).
+- `Write` stores a tile, rounded to the buffer's type; positions outside the extents are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nautile.terms import Axis, Buffer, Term
+
+__all__ = [
+    "Bounds",
+    "Fold",
+    "Loop",
+    "Map",
+    "Mma",
+    "Read",
+    "Ref",
+    "Statement",
+    "Tile",
+    "TileProgram",
+    "Write",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A value: its name, its axes (outermost first) and the type that it carries."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    dtype: str = "f32"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ref(Term):
+    """A tile as a leaf of a Map's term."""
+
+    tile: Tile
+
+    def __post_init__(self) -> None:
+        self._set_free(self.tile.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    target: Tile
+    buffer: Buffer
+    coordinates: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    target: Tile
+    value: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    target: Tile
+    monoid: str
+    axis: Axis
+    source: Tile
+    repair: Tile | None = None
+    before: Tile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mma:
+    target: Tile
+    left: Tile
+    right: Tile
+    axes: tuple[Axis, ...]
+    operand: str = "f32"
+    repair: Tile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which blocks of a loop run, as integer terms in the block's origins (Index of a grid axis
+    means the origin of its tile here). None means 0 or the number of tiles. Blocks in
+    [whole_first, whole_stop) need no mask: in them every Map of `masks` is its own unmasked branch.
+    """
+
+    first: Term | None = None
+    stop: Term | None = None
+    whole_first: Term | None = None
+    whole_stop: Term | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    axis: Axis
+    body: tuple[Statement, ...]
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    buffer: Buffer
+    coordinates: tuple[Term, ...]
+    source: Tile
+
+
+Statement = Read | Map | Fold | Mma | Loop | Write
+
+
+@dataclass(frozen=True, slots=True)
+class TileProgram:
+    """One grid. `tiles` gives every axis' tile; `grid` the axes that blocks are dealt over,
+    outermost first; `masked` the Map targets that are pure masks (where(p, x, identity)) and may be
+    taken as x in whole blocks."""
+
+    name: str
+    tiles: Mapping[Axis, int]
+    grid: tuple[Axis, ...]
+    body: tuple[Statement, ...]
+    masked: Mapping[str, Term] = field(default_factory=dict)

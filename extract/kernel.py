@@ -1,0 +1,81 @@
+"""A chosen kernel: what extraction hands to code generation.
+
+```
+Plan   ::= kernels in launch order, bound, gap, runners-up
+Kernel ::= name, parts, prediction            one launch
+Part   ::= outputs, tiles, streams            one grid; several parts share a launch side by side
+```
+
+A part computes its outputs' terms. Buffers that the terms load are inputs of the program or outputs
+of earlier kernels. Every axis of the part has a tile:
+
+- a **grid** axis (free in an output and reduced nowhere in the part): one block for each tile;
+- a **streamed** axis (in `streams`): a loop over tiles inside the block; all reductions over it at
+  one stage share a pass, and an output that has it free is stored in a later pass;
+- a **resident** axis (any other): the tile covers the whole extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nautile.terms import Axis, Buffer, Output
+
+__all__ = ["Kernel", "Part", "Plan", "Prediction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Roofline of one kernel on one device. Bytes are those that must move through device memory
+    (`reads_bytes` counts re-reads that miss the L2 cache); `shares` gives the seconds that each
+    resource would need alone (dram, l2, tensor, fp32, special, launch); `bound` names the largest."""
+
+    seconds: float
+    bound: str
+    reads_bytes: int
+    writes_bytes: int
+    tensor_flops: int
+    vector_flops: int
+    special_ops: int
+    shared_bytes: int
+    registers: int
+    blocks: int
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Outputs computed by one grid of blocks, and the tile of each axis."""
+
+    outputs: tuple[Output, ...]
+    tiles: Mapping[Axis, int]
+    streams: tuple[Axis, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch: parts (usually one), its predicted cost and the rules that made its terms."""
+
+    name: str
+    parts: tuple[Part, ...]
+    prediction: Prediction
+    rules: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return tuple(o for p in self.parts for o in p.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Kernels in an order that can be launched, with the seconds they are predicted to take, a lower
+    bound over all candidates, the relative gap, and the next-best plans' seconds and kernels."""
+
+    kernels: tuple[Kernel, ...]
+    intermediates: tuple[Buffer, ...]
+    seconds: float
+    bound: float
+    gap: float
+    runners_up: tuple[tuple[float, tuple[Kernel, ...]], ...] = ()
+    pruned: Mapping[str, int] = field(default_factory=dict)
