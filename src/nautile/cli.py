@@ -1,0 +1,387 @@
+"""The command line: `nautile optimize|build|run|bench|show|examples|devices|rules`.
+
+Results go to standard output, progress and errors to standard error. Exit status: 0 done, 1 some
+inputs failed, 2 usage or a malformed input, 3 a certificate failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+from nautile import __version__
+from nautile.errors import InputError, NautileError
+
+if TYPE_CHECKING:
+    from nautile.optimize import Optimization, Options
+    from nautile.terms import Program
+    from nautile.worker import Worker
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Tensor mathematics in index notation in, certified CUDA kernels out.",
+)
+rules_app = typer.Typer(no_args_is_help=True, help="Look at the rewrite rules.")
+app.add_typer(rules_app, name="rules")
+
+Files = Annotated[list[Path], typer.Argument(help="Expression files (.nau).", show_default=False)]
+Dims = Annotated[str, typer.Option(help="Sizes to use instead of the defaults: T=8192,S=8192.")]
+Target = Annotated[str, typer.Option(help="Device to optimize for; see `nautile devices`.")]
+Numerics = Annotated[str, typer.Option(help="Largest numerics class allowed: exact, real or fast.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a program, one a line.")]
+Out = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the bundles.")]
+Compile = Annotated[
+    bool | None,
+    typer.Option(help="Compile to cubins (default: only when -o is given)."),
+]
+Arch = Annotated[str, typer.Option(help="Architectures to compile for: sm_80,sm_90.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Seconds = Annotated[float, typer.Option(help="Time limit of one region's saturation.")]
+Rows = Annotated[int, typer.Option(help="Row limit of one region's e-graph.")]
+Memory = Annotated[float, typer.Option(help="Memory limit of the saturation process, in GiB.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    try:
+        status = app(args=arguments, prog_name="nautile", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except click.exceptions.Abort:
+        return _say("interrupted", 130)
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except NautileError as error:
+        return _say(f"error: {error}", error.exit_status)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _say(message: str, status: int = 0) -> int:
+    print(message, file=sys.stderr, flush=True)
+    return status
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"nautile {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Tensor mathematics in index notation in, certified CUDA kernels out."""
+
+
+@app.command()
+def optimize(
+    files: Files,
+    dims: Dims = "",
+    target: Target = "h200",
+    numerics: Numerics = "real",
+    output: Out = None,
+    as_json: Json = False,
+    compile: Compile = None,
+    arch: Arch = "",
+    quiet: Quiet = False,
+    seconds: Seconds = 10.0,
+    rows: Rows = 50_000,
+    memory: Memory = 4.0,
+) -> int:
+    """Optimize programs: print what was found, and write bundles with -o."""
+    options = _options(target, numerics, arch, seconds, rows, memory, compile, output)
+    return _each(files, dims, options, output, as_json, quiet)
+
+
+@app.command()
+def build(
+    files: Files,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the bundles.")],
+    dims: Dims = "",
+    target: Target = "h200",
+    numerics: Numerics = "real",
+    as_json: Json = False,
+    arch: Arch = "",
+    quiet: Quiet = False,
+    seconds: Seconds = 10.0,
+    rows: Rows = 50_000,
+    memory: Memory = 4.0,
+) -> int:
+    """Optimize, compile to cubins (no GPU needed) and write one bundle a program."""
+    options = _options(target, numerics, arch, seconds, rows, memory, True, output)
+    return _each(files, dims, options, output, as_json, quiet)
+
+
+@app.command()
+def run(
+    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    inputs: Annotated[Path | None, typer.Option(help="An .npz file with the inputs.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", help="Where to save outputs (.npz).")] = None,
+    check: Annotated[bool, typer.Option(help="Check sampled outputs on the GPU.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Run a bundle on the GPU."""
+    from nautile import runtime
+
+    report = runtime.run_command(bundle, inputs=inputs, output=output, check=check)
+    _print(report, as_json)
+    return 3 if report.get("verdict") == "fail" else 0
+
+
+@app.command()
+def bench(
+    bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
+    repeats: Annotated[int, typer.Option(help="Timed repetitions.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Time a bundle on the GPU, after checking its results."""
+    from nautile import runtime
+
+    _print(runtime.bench_command(bundle, repeats=repeats), as_json)
+
+
+@app.command()
+def show(
+    files: Files,
+    dims: Dims = "",
+    stage: Annotated[str, typer.Option(help="source, tiles or cuda.")] = "source",
+    target: Target = "h200",
+    numerics: Numerics = "real",
+) -> None:
+    """Print programs as Nautile reads them, their tile programs, or the CUDA made of them."""
+    if stage not in ("source", "tiles", "cuda"):
+        raise InputError(f"unknown stage {stage!r}; known: source, tiles, cuda", code="usage")
+    from nautile import lang
+
+    programs = [p for f in files for p in lang.parse_file(f, dims=_dims(dims))]
+    for program in programs:
+        if stage == "source":
+            print(lang.show(program))
+        else:
+            _show_kernels(program, stage, _options(target, numerics))
+
+
+@app.command()
+def examples(
+    name: Annotated[str | None, typer.Argument(help="Print this example.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", help="Copy all examples here.")] = None,
+) -> None:
+    """List the shipped expression files, print one, or copy them."""
+    from nautile.examples import paths
+
+    shipped = {p.stem: p for p in paths()}
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        for path in shipped.values():
+            (output / path.name).write_text(path.read_text())
+    elif name is None:
+        for stem, path in shipped.items():
+            print(f"{stem:24} {path}")
+    elif name.removesuffix(".nau") in shipped:
+        print(shipped[name.removesuffix(".nau")].read_text(), end="")
+    else:
+        raise InputError(f"no example {name!r}; known: {', '.join(shipped)}", code="unknown-name")
+
+
+@app.command()
+def devices(as_json: Json = False) -> None:
+    """List the devices that programs can be optimized for."""
+    from nautile import extract
+
+    for name in extract.devices():
+        profile = extract.device(name)
+        row = profile.as_dict()
+        print(json.dumps(row) if as_json else f"{name:10} {profile.summary()}")
+
+
+@rules_app.command("list")
+def rules_list(pack: Annotated[str | None, typer.Argument()] = None, as_json: Json = False) -> None:
+    """List rules: pack, numerics class, name and law."""
+    from nautile import rules
+
+    for rule in rules.load(None if pack is None else (pack,)):
+        row = {"rule": rule.name, "pack": rule.pack, "class": rule.numerics, "law": rule.text}
+        if as_json:
+            print(json.dumps(row))
+        else:
+            print(f"{rule.pack:14} {rule.numerics:6} {rule.name:24} {rule.text}")
+
+
+@rules_app.command("show")
+def rules_show(name: Annotated[str, typer.Argument(help="RULE or PACK:RULE.")]) -> None:
+    """Show one rule: its law, class, comment and the e-graph text made of it."""
+    from nautile import rules
+
+    found = [r for r in rules.load(None) if name in (r.name, f"{r.pack}:{r.name}")]
+    if not found:
+        raise InputError(f"no rule {name!r}; see `nautile rules list`", code="unknown-name")
+    for rule in found:
+        print(rules.describe(rule))
+
+
+def _options(
+    target: str,
+    numerics: str,
+    arch: str = "",
+    seconds: float = 10.0,
+    rows: int = 50_000,
+    memory: float = 4.0,
+    compile: bool | None = False,
+    output: Path | None = None,
+) -> Options:
+    from nautile import extract
+    from nautile.optimize import Options
+
+    extract.device(target)
+    wanted = compile if compile is not None else output is not None
+    return Options(
+        target=target,
+        numerics=numerics,
+        seconds=seconds,
+        rows=rows,
+        memory=int(memory * 2**30),
+        compile=wanted,
+        architectures=tuple(a for a in arch.split(",") if a),
+    )
+
+
+def _each(
+    files: Sequence[Path],
+    dims: str,
+    options: Options,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    from nautile.report import failure
+    from nautile.worker import Worker
+
+    statuses: list[int] = []
+    sizes = _dims(dims)
+    with Worker() as worker:
+        for path in files:
+            for program in _programs(path, sizes, as_json, statuses):
+                try:
+                    result = _one(program, options, worker, quiet)
+                    _emit(result, output, as_json)
+                    statuses.append(0 if result.passed else 3)
+                except NautileError as error:
+                    statuses.append(error.exit_status)
+                    _say(f"error: {program.name}: {error}")
+                    if as_json:
+                        print(json.dumps(failure(program, str(path), error)), flush=True)
+    return max(statuses, default=0)
+
+
+def _programs(
+    path: Path, sizes: dict[str, int], as_json: bool, statuses: list[int]
+) -> tuple[Program, ...]:
+    """The programs of a file; a malformed file is told and counted, and yields none."""
+    from nautile import lang
+    from nautile.report import failure
+
+    try:
+        return lang.parse_file(path, dims=sizes)
+    except NautileError as error:
+        statuses.append(error.exit_status)
+        _say(f"error: {error}")
+        if as_json:
+            print(json.dumps(failure(None, str(path), error)), flush=True)
+        return ()
+
+
+def _one(program: Program, options: Options, worker: Worker, quiet: bool) -> Optimization:
+    from nautile.optimize import optimize as run_stages
+
+    with _progress(program.name, quiet) as step:
+        return run_stages(program, options, worker=worker, progress=step)
+
+
+def _emit(result: Optimization, output: Path | None, as_json: bool) -> None:
+    folder = None
+    if output is not None:
+        from nautile.bundle import write_bundle
+
+        folder = output / result.program.name
+        write_bundle(folder, result)
+    if as_json:
+        print(json.dumps(result.as_dict()), flush=True)
+        return
+    print(result.as_text())
+    if folder is not None:
+        for path in sorted(folder.glob("*.cu")):
+            print(f"  cuda       {path}")
+    print(flush=True)
+
+
+@contextmanager
+def _progress(name: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """One line on a terminal that follows the stage; nothing where standard error is a file."""
+    live = sys.stderr.isatty() and not quiet
+
+    def step(stage: str) -> None:
+        if live:
+            print(f"\r\033[K{name}: {stage} ...", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield step
+    finally:
+        if live:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _dims(text: str) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for item in filter(None, text.split(",")):
+        name, equals, value = item.partition("=")
+        try:
+            sizes[name.strip()] = int(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip().isidentifier():
+            raise InputError(f"--dims takes NAME=NUMBER,...: not {item!r}", code="usage")
+    return sizes
+
+
+def _show_kernels(program: Program, stage: str, options: Options) -> None:
+    from nautile.codegen.show import show as show_tiles
+    from nautile.optimize import optimize as run_stages
+
+    for built in run_stages(program, options).built:
+        if stage == "cuda":
+            print(built.cuda.text)
+        else:
+            print("\n".join(show_tiles(t) for t in built.tiles))
+
+
+def _print(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report))
+        return
+    for key, value in report.items():
+        print(f"{key:12} {value}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

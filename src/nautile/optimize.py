@@ -1,0 +1,283 @@
+"""From a checked program to certified kernels: the named stages, one after the other.
+
+```
+Program --cut--> regions --saturate--> snapshots --choose--> Plan --lower--> tile programs
+        --emit--> CUDA C++ --compile--> cubins --certify--> Certificate
+```
+
+Each stage is a function from the results of the stages before it; `Optimization` holds all of them
+and can be inspected after any. A schedule that the compiler's gate refuses (spills, too much shared
+memory) is replaced by the next-best one of the same kernel.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from nautile import lang
+from nautile.errors import CompileError, InputError, LoweringError
+from nautile.terms import Program, digest
+
+if TYPE_CHECKING:
+    from nautile.certificate import Certificate
+    from nautile.codegen.compile import Compiled
+    from nautile.codegen.source import CudaKernel
+    from nautile.codegen.tile import TileProgram
+    from nautile.extract.kernel import Kernel, Plan
+    from nautile.extract.regions import Region
+    from nautile.snapshot import Snapshot
+    from nautile.worker import Worker
+
+__all__ = ["NUMERICS", "Built", "Optimization", "Options", "optimize"]
+
+NUMERICS: Mapping[str, tuple[str, ...]] = {
+    "exact": ("exact",),
+    "real": ("exact", "real"),
+    "fast": ("exact", "real", "fast"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be chosen: target device, numerics class, rule packs (all built-in ones by default),
+    budgets of one region's saturation (rows, seconds, bytes), architectures to compile for (the
+    target's own by default) and whether to compile at all."""
+
+    target: str = "h200"
+    numerics: str = "real"
+    packs: tuple[str, ...] | None = None
+    rows: int = 50_000
+    seconds: float = 10.0
+    memory: int = 4 << 30
+    compile: bool = False
+    architectures: tuple[str, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.numerics not in NUMERICS:
+            raise InputError(
+                f"unknown numerics class {self.numerics!r}; known: {', '.join(NUMERICS)}",
+                code="unknown-numerics",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One launch, all the way down: the kernel, its tile programs, its CUDA and its cubins."""
+
+    kernel: Kernel
+    tiles: tuple[TileProgram, ...]
+    cuda: CudaKernel
+    compiled: Mapping[str, Compiled] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Optimization:
+    """All that is known about one program's optimization; fields fill as stages run."""
+
+    program: Program
+    options: Options
+    regions: tuple[Region, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    plan: Plan | None = None
+    built: tuple[Built, ...] = ()
+    certificate: Certificate | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """True when a certificate was made and its verdict is pass."""
+        return self.certificate is not None and self.certificate.verdict == "pass"
+
+    @property
+    def key(self) -> str:
+        """What the result depends on: the program up to names, target, numerics and rules."""
+        o = self.options
+        packs = "all" if o.packs is None else ",".join(o.packs)
+        return digest(lang.key(self.program), o.target, o.numerics, packs, _version())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of one program (schema: `nautile optimize --json`)."""
+        from nautile.report import as_dict
+
+        return as_dict(self)
+
+    def as_text(self) -> str:
+        """The same for people."""
+        from nautile.report import as_text
+
+        return as_text(self)
+
+
+def optimize(
+    program: Program | str,
+    options: Options | None = None,
+    *,
+    worker: Worker | None = None,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> Optimization:
+    """Optimize one program (or the text of one) and certify the result.
+
+    Raises an error of nautile.errors: InputError for what cannot be handled, CompileError when no
+    schedule passes the gate; a certificate that fails is returned, not raised.
+    """
+    result = Optimization(_program(program), options or Options())
+    with _stage(result, "saturate", progress):
+        saturate(result, worker)
+    with _stage(result, "extract", progress):
+        choose(result)
+    with _stage(result, "lower", progress):
+        build(result)
+    with _stage(result, "compile", progress):
+        compile_all(result)
+    with _stage(result, "certify", progress):
+        certify(result)
+    return result
+
+
+def saturate(result: Optimization, worker: Worker | None = None) -> None:
+    """Cut the program into regions and saturate each in the child process."""
+    from nautile import rules
+    from nautile.egraph import Limits
+    from nautile.extract.regions import cut
+    from nautile.worker import Worker
+
+    o = result.options
+    chosen = rules.load(o.packs, classes=NUMERICS[o.numerics])
+    limits = Limits(rows=o.rows, seconds=o.seconds, memory_bytes=o.memory)
+    result.regions = cut(result.program)
+    own = Worker() if worker is None else None
+    try:
+        active = worker or own
+        assert active is not None
+        result.snapshots = tuple(
+            active.saturate(region.outputs, chosen, limits=limits) for region in result.regions
+        )
+    finally:
+        if own is not None:
+            own.close()
+
+
+def choose(result: Optimization) -> None:
+    """Pick the cheapest set of candidate kernels, and price the source program."""
+    from nautile import extract
+
+    o = result.options
+    target = extract.device(o.target)
+    pairs = list(zip(result.regions, result.snapshots, strict=True))
+    result.plan = extract.choose(pairs, result.program, target, numerics=o.numerics)
+    result.baseline = extract.baseline(result.program, target)
+
+
+def build(result: Optimization) -> None:
+    """Lower and emit each kernel; a schedule that does not lower gives way to the next."""
+    assert result.plan is not None
+    result.built = tuple(_first(result, k, _emit) for k in result.plan.kernels)
+    result.plan = replace(result.plan, kernels=tuple(b.kernel for b in result.built))
+
+
+def compile_all(result: Optimization) -> None:
+    """Compile each kernel for each architecture; a refused schedule gives way to the next."""
+    if not result.options.compile:
+        return
+    result.built = tuple(_compiled(result, b) for b in result.built)
+    assert result.plan is not None
+    result.plan = replace(result.plan, kernels=tuple(b.kernel for b in result.built))
+
+
+def certify(result: Optimization) -> None:
+    """Check the chosen program against the source."""
+    from nautile.certificate import certify as check
+
+    assert result.plan is not None
+    tiles = {b.kernel.name: b.tiles for b in result.built}
+    result.certificate = check(result.program, result.plan, tiles, seed=result.options.seed)
+
+
+def _emit(kernel: Kernel) -> Built:
+    from nautile.codegen.emit import emit
+    from nautile.codegen.lower import lower
+
+    tiles = tuple(lower(kernel, part) for part in kernel.parts)
+    return Built(kernel, tiles, emit(kernel, tiles))
+
+
+def _compiled(result: Optimization, built: Built) -> Built:
+    """`built` with cubins, or the first alternative schedule that the gate accepts."""
+    try:
+        return _compile(result, built)
+    except CompileError as error:
+        if error.code != "gate":
+            raise
+        rest = lambda kernel: _compile(result, _emit(kernel))  # noqa: E731
+        return _first(result, built.kernel, rest, skip=built.kernel, cause=error)
+
+
+def _compile(result: Optimization, built: Built) -> Built:
+    from nautile.codegen.compile import architecture_of, compile_kernel
+
+    wanted = result.options.architectures or (architecture_of(result.options.target),)
+    return replace(built, compiled={a: compile_kernel(built.cuda, a) for a in wanted})
+
+
+def _first(
+    result: Optimization,
+    kernel: Kernel,
+    make: Callable[[Kernel], Built],
+    *,
+    skip: Kernel | None = None,
+    cause: Exception | None = None,
+) -> Built:
+    """`make` of the kernel, or of the best alternative schedule for which it succeeds."""
+    for candidate in _schedules(result, kernel):
+        if skip is not None and candidate.parts == skip.parts:
+            continue
+        try:
+            return make(candidate)
+        except (LoweringError, CompileError) as error:
+            if isinstance(error, CompileError) and error.code != "gate":
+                raise
+            cause = error
+    raise cause or LoweringError(f"kernel {kernel.name} has no schedule that lowers")
+
+
+def _schedules(result: Optimization, kernel: Kernel) -> Iterator[Kernel]:
+    """The kernel itself, then its parts under their next-best schedules."""
+    from nautile import extract
+
+    yield kernel
+    if len(kernel.parts) == 1:
+        target = extract.device(result.options.target)
+        for part, prediction in extract.schedules(kernel.parts[0].outputs, target):
+            if part != kernel.parts[0]:
+                yield replace(kernel, parts=(part,), prediction=prediction)
+
+
+@contextmanager
+def _stage(result: Optimization, name: str, progress: Callable[[str], None]) -> Iterator[None]:
+    progress(name)
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        result.timings[name] = time.perf_counter() - start
+
+
+def _program(source: Program | str) -> Program:
+    if isinstance(source, Program):
+        return source
+    programs = lang.parse(source)
+    if len(programs) != 1:
+        raise InputError(f"the text holds {len(programs)} programs; pass one", code="one-program")
+    return programs[0]
+
+
+def _version() -> str:
+    from nautile import __version__
+
+    return __version__

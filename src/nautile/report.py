@@ -1,0 +1,148 @@
+"""What an optimization found, as the JSON object that scripts read and as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nautile.errors import NautileError
+from nautile.extract.kernel import Kernel, Plan
+from nautile.optimize import Optimization
+from nautile.terms import Program
+
+__all__ = ["as_dict", "as_text", "failure", "kernel_dict", "quantity"]
+
+
+def as_dict(result: Optimization) -> dict[str, Any]:
+    """One program's result; the schema is part of the command line's contract."""
+    return {
+        "program": result.program.name,
+        "source": result.program.filename,
+        "key": result.key,
+        "target": result.options.target,
+        "numerics": result.options.numerics,
+        "status": "ok",
+        "error": None,
+        "saturation": _saturation(result),
+        "baseline": dict(result.baseline),
+        "chosen": None if result.plan is None else plan_dict(result.plan),
+        "certificate": None if result.certificate is None else result.certificate.as_dict(),
+        "timings": {k: round(v, 4) for k, v in result.timings.items()},
+    }
+
+
+def failure(program: Program | None, source: str, error: NautileError) -> dict[str, Any]:
+    """The object of an input that could not be optimized."""
+    name = program.name if program else None
+    head = {"program": name, "source": source, "key": None, "target": None, "numerics": None}
+    return head | {"status": "error", "error": error.as_dict(), "saturation": None,
+                   "baseline": None, "chosen": None, "certificate": None, "timings": {}}  # fmt: skip
+
+
+def plan_dict(plan: Plan) -> dict[str, Any]:
+    """Kernels with their figures, the bytes and seconds of all, the bound and the gap."""
+    kernels = [kernel_dict(k) for k in plan.kernels]
+    return {
+        "kernels": kernels,
+        "bytes": sum(k["reads_bytes"] + k["writes_bytes"] for k in kernels),
+        "seconds": plan.seconds,
+        "bound": plan.bound,
+        "gap": plan.gap,
+    }
+
+
+def kernel_dict(kernel: Kernel) -> dict[str, Any]:
+    """One kernel's figures: predicted work and traffic, tiles by axis name, streamed axes, rules."""
+    p = kernel.prediction
+    tiles = {a.name: t for part in kernel.parts for a, t in part.tiles.items()}
+    streams = dict.fromkeys(a.name for part in kernel.parts for a in part.streams)
+    return {
+        "name": kernel.name,
+        "outputs": [o.buffer.name for o in kernel.outputs],
+        "reads_bytes": p.reads_bytes,
+        "writes_bytes": p.writes_bytes,
+        "tensor_flops": p.tensor_flops,
+        "vector_flops": p.vector_flops,
+        "special_ops": p.special_ops,
+        "tile": tiles,
+        "streams": list(streams),
+        "rules": list(kernel.rules),
+        "seconds": p.seconds,
+    }
+
+
+def _saturation(result: Optimization) -> dict[str, Any] | None:
+    reports = [s.report for s in result.snapshots]
+    if not reports:
+        return None
+    order = ("memory", "time", "rows", "iterations", "saturated")
+    return {
+        "stop": min((r.stop for r in reports), key=order.index),
+        "rows": sum(r.rows for r in reports),
+        "iterations": max(r.iterations for r in reports),
+        "seconds": round(sum(r.seconds for r in reports), 6),
+    }
+
+
+def as_text(result: Optimization) -> str:
+    """A summary for people: before and after, each kernel, the certificate."""
+    assert result.plan is not None
+    d = plan_dict(result.plan)
+    b = result.baseline
+    head = f"{result.program.name}  ({result.program.filename}, {result.options.target}, "
+    lines = [
+        head + f"numerics {result.options.numerics})",
+        f"  kernels    {b['kernels']:.0f} -> {len(d['kernels'])}",
+        f"  memory     {quantity(b['bytes'], 'B')} -> {quantity(d['bytes'], 'B')}",
+        f"  predicted  {quantity(b['seconds'], 's')} -> {quantity(d['seconds'], 's')}"
+        f"  (bound {quantity(d['bound'], 's')}, gap {d['gap']:.2%})",
+        *_saturation_lines(result),
+        *(line for k in result.plan.kernels for line in _kernel_lines(k)),
+        *_certificate_lines(result),
+    ]
+    return "\n".join(lines)
+
+
+def _saturation_lines(result: Optimization) -> Iterable[str]:
+    s = _saturation(result)
+    if s:
+        yield (
+            f"  saturation {s['stop']} after {s['iterations']} iterations, {s['rows']} rows, "
+            f"{quantity(s['seconds'], 's')}, {len(result.regions)} region(s)"
+        )
+
+
+def _kernel_lines(kernel: Kernel) -> Iterable[str]:
+    d, p = kernel_dict(kernel), kernel.prediction
+    tile = " ".join(f"{a}={t}" for a, t in d["tile"].items())
+    streams = f", streams {' '.join(d['streams'])}" if d["streams"] else ""
+    yield f"  kernel {d['name']} -> {', '.join(d['outputs'])}"
+    yield f"    tiles {tile}{streams}"
+    yield (
+        f"    reads {quantity(p.reads_bytes, 'B')}, writes {quantity(p.writes_bytes, 'B')}, "
+        f"{quantity(p.tensor_flops, 'flop')} on tensor cores, {quantity(p.seconds, 's')}, "
+        f"bound by {p.bound}"
+    )
+
+
+def _certificate_lines(result: Optimization) -> Iterable[str]:
+    if result.certificate is None:
+        return
+    c = result.certificate.as_dict()
+    passed = sum(1 for check in c["checks"] if check["passed"])
+    yield (
+        f"  certificate {c['verdict']}: {passed} of {len(c['checks'])} checks, {c['samples']} "
+        f"samples, largest relative error {c['max_relative_error']:.2g}"
+    )
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with a metric prefix: 1.5 ms, 67.1 MB."""
+    if value == 0:
+        return f"0 {unit}"
+    steps = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")]
+    small = [(1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]
+    for factor, prefix in steps + (small if unit == "s" else []):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
