@@ -1,0 +1,273 @@
+"""Bundles to disk, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from nautile import __version__, terms
+from nautile.bundle.manifest import (
+    MANIFEST,
+    Buffer,
+    File,
+    Launch,
+    Manifest,
+    Program,
+    as_json,
+    parse,
+)
+from nautile.bundle.read import digest_of
+from nautile.codegen.compile import Compiled
+from nautile.codegen.source import CudaKernel
+from nautile.errors import BundleError
+
+__all__ = ["Entry", "entry_of", "write_bundle", "write_entries"]
+
+CERTIFICATE = "certificate.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One program of a bundle: its tensors, and its kernels in launch order with their machine code
+    by architecture. `certificate` and `expected` are JSON objects; `kinds` says how to draw sample
+    inputs and `defaults` gives scalar inputs that need not be passed."""
+
+    name: str
+    key: str
+    inputs: tuple[terms.Buffer, ...]
+    outputs: tuple[terms.Buffer, ...]
+    intermediates: tuple[terms.Buffer, ...]
+    kernels: tuple[tuple[CudaKernel, Mapping[str, Compiled]], ...]
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    expected: Mapping[str, Any] | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, float] = field(default_factory=dict)
+
+
+class _Built(Protocol):
+    @property
+    def cuda(self) -> CudaKernel: ...
+    @property
+    def compiled(self) -> Mapping[str, Compiled]: ...
+
+
+class _Options(Protocol):
+    @property
+    def target(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+
+
+class _Result(Protocol):
+    """What an optimization must hold to become a bundle."""
+
+    @property
+    def program(self) -> terms.Program: ...
+    @property
+    def options(self) -> _Options: ...
+    @property
+    def plan(self) -> Any: ...
+    @property
+    def built(self) -> Sequence[_Built]: ...
+    @property
+    def certificate(self) -> Any: ...
+    @property
+    def key(self) -> str: ...
+
+
+def write_bundle(folder: Path | str, *results: _Result) -> Path:
+    """Write finished optimizations as one bundle; see `write_entries`. Programs without cubins are
+    written with their sources, which the launcher then compiles."""
+    targets = dict.fromkeys(r.options.target for r in results)
+    return write_entries(folder, [entry_of(r) for r in results], target=",".join(targets))
+
+
+def entry_of(result: _Result) -> Entry:
+    """The bundle's entry of one finished optimization, with the reference's sampled values."""
+    program, plan = result.program, result.plan
+    if plan is None or len(result.built) != len(plan.kernels):
+        raise BundleError(f"program {program.name} was not built", code="bundle-unbuilt")
+    return Entry(
+        name=program.name,
+        key=result.key,
+        inputs=program.inputs,
+        outputs=tuple(o.buffer for o in program.outputs),
+        intermediates=tuple(plan.intermediates),
+        kernels=tuple((b.cuda, b.compiled) for b in result.built),
+        certificate={} if result.certificate is None else result.certificate.as_dict(),
+        defaults=program.defaults,
+    )
+
+
+def write_entries(folder: Path | str, entries: Sequence[Entry], *, target: str) -> Path:
+    """Write a bundle of one or more programs and return its folder.
+
+    An older bundle there is replaced; anything else there is left alone and BundleError raised.
+    On any failure the folder is as it was before."""
+    path = Path(folder)
+    files = _Files()
+    parts = [_part(e, files) for e in entries]
+    files.add(CERTIFICATE, _dump(_certificates(entries)))
+    manifest = Manifest(
+        target=target,
+        key=entries[0].key if len(entries) == 1 else terms.digest(*(e.key for e in entries)),
+        versions=_versions(),
+        programs=tuple(p for p, _, _ in parts),
+        buffers=tuple(b for _, row, _ in parts for b in row),
+        launches=tuple(x for _, _, row in parts for x in row),
+        files={n: File(len(d), digest_of(d)) for n, d in files.contents.items()},
+    )
+    data = _dump(as_json(manifest))
+    parse(json.loads(data))  # what this release would not read back, it does not write
+    _install(path, files.contents | {MANIFEST: data})
+    return path
+
+
+class _Files:
+    """Contents by file name; equal wishes for a name get numbered names."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+
+    def add(self, name: str, data: bytes) -> str:
+        safe = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[-150:].lstrip(".-") or "_"
+        stem, dot, suffix = safe.partition(".")
+        taken, number = {n.lower() for n in self.contents}, 1
+        while safe.lower() in taken and self.contents.get(safe) != data:
+            number += 1
+            safe = f"{stem}_{number}{dot}{suffix}"
+        self.contents[safe] = data
+        return safe
+
+
+def _part(entry: Entry, files: _Files) -> tuple[Program, list[Buffer], list[Launch]]:
+    roles = {"input": entry.inputs, "output": entry.outputs, "intermediate": entry.intermediates}
+    buffers = [
+        Buffer(entry.name, b.name, b.shape, b.dtype, role)
+        for role, row in roles.items()
+        for b in row
+    ]
+    launches = [_launch(entry.name, kernel, made, files) for kernel, made in entry.kernels]
+    expected = entry.expected and files.add(f"{entry.name}.expected.json", _dump(entry.expected))
+    head = Program(entry.name, entry.key, dict(entry.kinds), dict(entry.defaults), expected or None)
+    return head, buffers, launches
+
+
+def _roles(entry: Entry) -> Iterator[tuple[str, terms.Buffer]]:
+    """Every buffer once with its role; what is an output is no intermediate."""
+    seen: set[str] = set()
+    rows = (
+        ("input", entry.inputs),
+        ("output", entry.outputs),
+        ("intermediate", entry.intermediates),
+    )
+    for role, row in rows:
+        for buffer in row:
+            if buffer.name not in seen:
+                seen.add(buffer.name)
+                yield role, buffer
+
+
+def _launch(
+    program: str, kernel: CudaKernel, made: Mapping[str, Compiled], files: _Files
+) -> Launch:
+    source = files.add(f"{kernel.name}.cu", kernel.text.encode())
+    stem = source.removesuffix(".cu")
+    return Launch(
+        program=program,
+        kernel=kernel.name,
+        source=source,
+        cubins={
+            c.architecture: files.add(f"{stem}.{c.architecture}.cubin", c.cubin)
+            for c in made.values()
+        },
+        grid=kernel.grid,
+        threads=kernel.threads,
+        shared_bytes=kernel.shared_bytes,
+        arguments=kernel.buffers,
+        options=kernel.options,
+        architecture=kernel.architecture,
+        zeroed=kernel.zeroed,
+    )
+
+
+def _certificates(entries: Sequence[Entry]) -> dict[str, Any]:
+    """One certificate for all programs: each check names its program; the verdict is the worst."""
+    given = {e.name: e.certificate for e in entries if e.certificate}
+    verdicts = {c.get("verdict") for c in given.values()}
+    checks = [{"program": n, **check} for n, c in given.items() for check in c.get("checks", ())]
+    errors = [float(c.get("max_relative_error") or 0.0) for c in given.values()]
+    passed = verdicts == {"pass"} and len(given) == len(entries)
+    return {
+        "verdict": "pass" if passed else "fail" if "fail" in verdicts else "none",
+        "checks": checks,
+        "max_relative_error": max(errors, default=0.0),
+        "samples": sum(int(c.get("samples") or 0) for c in given.values()),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"nautile": __version__}
+    try:
+        from nautile.codegen.compile import compiler_version
+
+        found["nvrtc"] = compiler_version()
+    except Exception:  # a bundle of sources alone needs no compiler
+        return found
+    return found
+
+
+def _dump(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _install(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write aside, then rename into place."""
+    if folder.exists() and not _replaceable(folder):
+        raise BundleError(
+            f"{folder} is there and is no bundle; choose another folder", code="bundle-exists"
+        )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _aside(folder) as made:
+            for name, data in contents.items():
+                (made / name).write_bytes(data)
+            _swap(made, folder)
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be written: {error}", code="bundle-write") from error
+
+
+def _replaceable(folder: Path) -> bool:
+    return folder.is_dir() and ((folder / MANIFEST).is_file() or not any(folder.iterdir()))
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        made.chmod(0o755)
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _swap(made: Path, folder: Path) -> None:
+    """Put `made` where `folder` is; the old bundle comes back if that fails."""
+    if not folder.exists():
+        os.rename(made, folder)
+        return
+    with _aside(folder) as old:
+        os.rename(folder, old)  # an empty folder may be replaced by renaming onto it
+        try:
+            os.rename(made, folder)
+        except OSError:
+            os.rename(old, folder)
+            raise
