@@ -1,5 +1,5 @@
-"""Tile programs: one grid of blocks over named axes, the level that all emitters and the interpreter
-read. No hardware and no operator names here.
+"""Tile programs: one grid of blocks over named axes, the level that every emitter and the
+interpreter read. No hardware and no operator names here.
 
 ```
 TileProgram ::= name, axes' tiles, grid axes, statements
@@ -11,26 +11,33 @@ Statement   ::= Read(target, buffer, coordinates)
               | Write(buffer, coordinates, source)
 ```
 
-Values are tiles: arrays over named axes, with the tile extents of the program. A position of an axis
-is `origin + local`, the origin set by the grid (grid axes), by the enclosing loop (streamed axes) or
-0 (resident axes, whose tile covers the extent).
+Values are tiles: arrays over named axes, with the tile extents of the program. Each is assigned by
+one statement. A position of an axis is `origin + local`, the origin set by the grid (grid axes), by
+the enclosing loop (streamed axes) or 0 (resident axes, whose tile covers the extent; the tile may
+be larger than the extent, and the last tile of any axis may be ragged).
 
-- `Read` takes `buffer[coordinates]`; the tile's axes are the coordinates' free axes. Positions
-  outside an extent read as 0.
-- `Map` is pointwise: a Term whose leaves are Ref (a tile), Index and Const.
+- `Read` takes `buffer[coordinates]`; the tile's axes are the coordinates' free axes. Coordinates are
+  terms over Index, Const and Ref (a tile of integers: a gather). An element whose coordinates leave
+  the buffer reads as 0, and so does a position outside an axis' extent.
+- `Map` is pointwise: a Term whose leaves are Ref (a tile), Index (the absolute position) and Const.
 - `Fold` reduces `source` along `axis` with a monoid. Inside the Loop over that axis it is carried:
   `target` starts as the monoid's identity where that Loop starts, `before` (if named) is its value
-  before this iteration, `target` its value after. With `repair`, what was carried is first multiplied
-  by it, or dropped where repair is 0 (NaN included). Positions outside the extent do not count.
-- `Mma` is a Fold of a sum over the products left * right along one or more `axes`; its operands are
-  rounded to the operand type of the statement (`operand`), and the accumulator is f32 (f64 for f64).
-- `Loop` runs the axis' tiles in order, from block `bounds.first` up to `bounds.stop` (exclusive).
+  before this iteration, `target` its value after. With `repair`, what was carried is first
+  multiplied by it, or dropped where repair is 0 (NaN included). Positions outside the extent do not
+  count. argmax and argmin give the first position of the extreme (a NaN is extreme). Outside a Loop
+  over its axis a Fold starts afresh, and has no repair.
+- `Mma` is a Fold of a sum over the products left * right along one or more `axes`, at most one of
+  them streamed; its operands are rounded to the operand type of the statement (`operand`), and the
+  accumulator is the target's type: f32, or f64 for f64, i32 for i32. It is carried and repaired as
+  a Fold is when a Loop over one of its axes encloses it. The repair has the target's axes or fewer.
+- `Loop` runs the axis' tiles in order, from block `bounds.first` up to `bounds.stop` (exclusive),
+  one block at least. After it, the targets of its carried statements keep their last values.
 - `Write` stores a tile, rounded to the buffer's type; positions outside the extents are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nautile.terms import Axis, Buffer, Term
@@ -47,6 +54,7 @@ __all__ = [
     "Tile",
     "TileProgram",
     "Write",
+    "walk_statements",
 ]
 
 
@@ -143,3 +151,11 @@ class TileProgram:
     grid: tuple[Axis, ...]
     body: tuple[Statement, ...]
     masked: Mapping[str, Term] = field(default_factory=dict)
+
+
+def walk_statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """Every statement in order, a Loop before its body."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from walk_statements(statement.body)

@@ -1,0 +1,175 @@
+// Scalar arithmetic with the language's meaning: NaN-propagating max and min, floor division, sign of
+// the divisor for %, round half to even, conversions of narrow types held as integers. No includes.
+// Blocks are separated by blank lines; a kernel receives the blocks that it needs (codegen/headers.py).
+
+typedef unsigned int nt_u32;
+typedef unsigned short nt_u16;
+typedef unsigned char nt_u8;
+typedef long long nt_i64;
+#define NT_DEV __device__ __forceinline__
+
+NT_DEV float nt_inf() { return __uint_as_float(0x7f800000u); }
+
+NT_DEV float nt_nan() { return __uint_as_float(0x7fffffffu); }
+
+NT_DEV float nt_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+
+NT_DEV float nt_min(float a, float b) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+
+NT_DEV double nt_max_f64(double a, double b) { return (a != a || a > b) ? a : b; }
+
+NT_DEV double nt_min_f64(double a, double b) { return (a != a || a < b) ? a : b; }
+
+template <class T> NT_DEV T nt_max_int(T a, T b) { return a > b ? a : b; }
+
+template <class T> NT_DEV T nt_min_int(T a, T b) { return a < b ? a : b; }
+
+// floor of the quotient; 0 for a zero divisor, as NumPy has it
+template <class T> NT_DEV T nt_floordiv_int(T a, T b) {
+  if (b == 0) return 0;
+  if (b == -1) return -a;
+  const T q = a / b;
+  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+template <class T> NT_DEV T nt_mod_int(T a, T b) {
+  if (b == 0 || b == -1) return 0;
+  const T r = a % b;
+  return r + ((r != 0 && ((r < 0) != (b < 0))) ? b : 0);
+}
+
+NT_DEV float nt_mod(float a, float b) {
+  const float r = fmodf(a, b);
+  if (r == 0.f) return copysignf(0.f, b);
+  return ((b < 0.f) != (r < 0.f)) ? r + b : r;
+}
+
+NT_DEV double nt_mod_f64(double a, double b) {
+  const double r = fmod(a, b);
+  if (r == 0.0) return copysign(0.0, b);
+  return ((b < 0.0) != (r < 0.0)) ? r + b : r;
+}
+
+NT_DEV float nt_floordiv(float a, float b) {
+  if (b == 0.f) return a / b;
+  const float r = fmodf(a, b);
+  float q = (a - r) / b;
+  if (r != 0.f && ((b < 0.f) != (r < 0.f))) q -= 1.f;
+  if (q == 0.f) return copysignf(0.f, a / b);
+  const float f = floorf(q);
+  return (q - f > 0.5f) ? f + 1.f : f;
+}
+
+NT_DEV double nt_floordiv_f64(double a, double b) {
+  if (b == 0.0) return a / b;
+  const double r = fmod(a, b);
+  double q = (a - r) / b;
+  if (r != 0.0 && ((b < 0.0) != (r < 0.0))) q -= 1.0;
+  if (q == 0.0) return copysign(0.0, a / b);
+  const double f = floor(q);
+  return (q - f > 0.5) ? f + 1.0 : f;
+}
+
+NT_DEV float nt_sign(float a) { return a > 0.f ? 1.f : a < 0.f ? -1.f : a == 0.f ? 0.f : a; }
+
+NT_DEV double nt_sign_f64(double a) { return a > 0.0 ? 1.0 : a < 0.0 ? -1.0 : a == 0.0 ? 0.0 : a; }
+
+template <class T> NT_DEV T nt_sign_int(T a) { return (a > 0) - (a < 0); }
+
+NT_DEV float nt_ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+NT_DEV float nt_lg2(float x) { float r; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+NT_DEV float nt_rcp(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+// at most 2 ulp over the whole range
+NT_DEV float nt_div(float a, float b) { float r; asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+
+NT_DEV float nt_sqrt_fast(float x) { float r; asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+NT_DEV float nt_exp_fast(float x) { return nt_ex2(x * 1.4426950408889634f); }
+
+NT_DEV float nt_log_fast(float x) { return nt_lg2(x) * 0.6931471805599453f; }
+
+NT_DEV float nt_sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+
+NT_DEV double nt_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+NT_DEV float nt_sigmoid_fast(float x) { return nt_rcp(1.f + nt_ex2(x * -1.4426950408889634f)); }
+
+// relative error below 1e-6 by two special-function operations
+NT_DEV float nt_tanh_fast(float x) {
+  const float large = 1.f - 2.f * nt_rcp(1.f + nt_ex2(x * 2.8853900817779268f));
+  const float s = x * x, small = x * (1.f + s * (-0.33333333f + s * (0.13333333f - 0.053968254f * s)));
+  return fabsf(x) < 0.15f ? small : large;
+}
+
+// relative error 2^-11 by one special-function operation
+NT_DEV float nt_tanh_approx(float x) { float r; asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+NT_DEV float nt_sin_approx(float x) { float r; asm("sin.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+NT_DEV float nt_cos_approx(float x) { float r; asm("cos.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+// x less a multiple of 2 pi, by Cody and Waite's two steps
+NT_DEV float nt_turn(float x) { const float k = rintf(x * 0.15915494f); return fmaf(k, 1.7484556e-7f, fmaf(k, -6.2831855f, x)); }
+
+NT_DEV float nt_sin_fast(float x) { return nt_sin_approx(nt_turn(x)); }
+
+NT_DEV float nt_cos_fast(float x) { return nt_cos_approx(nt_turn(x)); }
+
+NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16); }
+
+NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+
+// two values in one register, the first in the low half
+NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+
+NT_DEV float nt_f32_of_f16(nt_u16 x) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x)); return r; }
+
+NT_DEV nt_u16 nt_f16_of_f32(float x) { nt_u16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+
+NT_DEV nt_u32 nt_f16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+
+// ten bits of mantissa, ties away from zero
+NT_DEV float nt_tf32_of_f32(float x) { nt_u32 r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); return __uint_as_float(r); }
+
+NT_DEV float nt_f32_of_f8e5m2(nt_u8 x) { return nt_f32_of_f16((nt_u16)((nt_u32)x << 8)); }
+
+// the bits of e4m3 are those of an f16 that is 2^8 times smaller; there is no infinity
+NT_DEV float nt_f32_of_f8e4m3(nt_u8 x) {
+  const nt_u16 h = (nt_u16)(((nt_u32)(x & 0x80) << 8) | ((nt_u32)(x & 0x7f) << 7));
+  return (x & 0x7f) == 0x7f ? nt_nan() : nt_f32_of_f16(h) * 256.f;
+}
+
+// nearest even; what passes the largest finite value becomes NaN
+NT_DEV nt_u8 nt_f8e4m3_of_f32(float x) {
+  const nt_u32 u = __float_as_uint(x), s = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+  if (a < 0x3c800000u) return (nt_u8)(s | (nt_u32)rintf(__uint_as_float(a) * 512.f));
+  if (a > 0x7f000000u) return (nt_u8)(s | 0x7fu);
+  const nt_u32 r = ((a + 0x7ffffu + ((a >> 20) & 1u)) >> 20) - (120u << 3);
+  return (nt_u8)(s | (r > 0x7eu ? 0x7fu : r));
+}
+
+// nearest even; what passes the largest finite value becomes infinite
+NT_DEV nt_u8 nt_f8e5m2_of_f32(float x) {
+  const nt_u32 u = __float_as_uint(x), s = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return (nt_u8)(s | 0x7eu);
+  if (a < 0x38800000u) return (nt_u8)(s | (nt_u32)rintf(__uint_as_float(a) * 65536.f));
+  if (a > 0x7f000000u) return (nt_u8)(s | 0x7cu);
+  const nt_u32 r = ((a + 0xfffffu + ((a >> 21) & 1u)) >> 21) - (112u << 2);
+  return (nt_u8)(s | (r > 0x7cu ? 0x7cu : r));
+}
+
+NT_DEV float nt_round_bf16(float x) { return nt_f32_of_bf16(nt_bf16_of_f32(x)); }
+
+NT_DEV float nt_round_f16(float x) { return nt_f32_of_f16(nt_f16_of_f32(x)); }
+
+NT_DEV float nt_round_f8e4m3(float x) { return nt_f32_of_f8e4m3(nt_f8e4m3_of_f32(x)); }
+
+NT_DEV float nt_round_f8e5m2(float x) { return nt_f32_of_f8e5m2(nt_f8e5m2_of_f32(x)); }
+
+// what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
+NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
+
+NT_DEV double nt_repair_f64(double sum, double factor) { return factor == 0.0 ? 0.0 : sum * factor; }
