@@ -60,7 +60,8 @@ class InputError(NautileError):
 
 
 class SourceError(InputError):
-    """An error at a place in a source file; `line` and `column` count from 1."""
+    """An error at a place in a source file; `line` and `column` count from 1. `text` quotes the line,
+    or the part of a long one that holds the place; `caret` is the place's offset in it."""
 
     default_code = "source"
 
@@ -73,16 +74,18 @@ class SourceError(InputError):
         line: int = 0,
         column: int = 0,
         text: str = "",
+        caret: int | None = None,
     ) -> None:
         super().__init__(message, code=code)
         self.filename, self.line, self.column, self.text = filename, line, column, text
+        self.caret = max(column - 1, 0) if caret is None else caret
 
     def __str__(self) -> str:
         place = f"{self.filename}:{self.line}:{self.column}" if self.line else self.filename
         head = f"{place}: {self.message}"
         if not self.text:
             return head
-        return f"{head}\n    {self.text}\n    {' ' * (self.column - 1)}^"
+        return f"{head}\n    {self.text}\n    {' ' * self.caret}^"
 
     def as_dict(self) -> dict[str, object]:
         place = {"file": self.filename, "line": self.line, "column": self.column}

@@ -245,16 +245,18 @@ class Online(Term):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`name[axes] = body` of one source line; other definitions are read through Load."""
+    """`name[axes] = body` of one source line; other definitions are read through Load. `dtype` is the
+    type that the body carries: f32, or f64, i32, i64, bool."""
 
     name: str
     axes: tuple[Axis, ...]
     body: Term
     line: int = 0
+    dtype: str = "f32"
 
     @property
     def buffer(self) -> Buffer:
-        return Buffer(self.name, tuple(a.extent for a in self.axes), "f32")
+        return Buffer(self.name, tuple(a.extent for a in self.axes), self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
