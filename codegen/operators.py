@@ -10,7 +10,7 @@ from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.terms import Apply, Cast, Const, Term
 
-__all__ = ["SPELLINGS", "spell"]
+__all__ = ["SPELLINGS", "operand_kinds", "spell"]
 
 
 class Style(Protocol):
@@ -30,12 +30,12 @@ def spell(term: Term, inner: Sequence[str], types: Sequence[str], style: Style) 
         return _cast(inner[0], types[0], term.dtype)
     if not isinstance(term, Apply):
         raise LoweringError(f"{type(term).__name__} is not pointwise")
-    kind = _operand_kind(term.operation, types)
+    kind = operand_kinds(term.operation, types)
     texts = [convert(t, s, k) for t, s, k in zip(inner, types, kind, strict=True)]
     return SPELLINGS[term.operation](texts, kind[-1], style, term)
 
 
-def _operand_kind(operation: str, types: Sequence[str]) -> list[str]:
+def operand_kinds(operation: str, types: Sequence[str]) -> list[str]:
     """The carrier that each operand is brought to."""
     if operation in ("and", "or", "not"):
         return ["bool"] * len(types)
