@@ -1,0 +1,219 @@
+"""Laws: rewrite rules and dependence facts as plain data.
+
+```
+Law      ::= Rule | Fact
+Rule     ::= left (== | >>) right, conditions, premises
+Fact     ::= conclusion, premises, conditions
+Relation ::= shift(subject, carrier, slope, running)      subject is additive in the carrier
+           | scale(subject, carrier, slope, running)      subject is exponential in the carrier
+Pattern  ::= Name | Number | Size(axis) | Call(operation, patterns) | Round(dtype, pattern)
+           | Fold(monoid, axis, pattern)                  a reduction
+           | Stream(moment, monoid, axis, pattern)        running(max[j](a)), before(max[j](a))
+           | Rescaled(axis, carrier, slope, body)         online[j](m, k, r)
+```
+
+Names stand for arbitrary terms. A carrier is a reduction over a streamed axis; its running value mu
+is what it has come to at the stream's position. With m the carrier's final value, a relation says
+
+    shift(e, m, k, r):  r = e + k * (mu - m)
+    scale(e, m, k, r):  r = e * exp(k * (mu - m))
+
+at every position of the stream, wherever mu is finite. Both are equations between terms, so they may
+be checked like any rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = [
+    "Call",
+    "Carrier",
+    "Condition",
+    "Fold",
+    "Kind",
+    "Name",
+    "NotFree",
+    "Number",
+    "Pattern",
+    "Relation",
+    "Rescaled",
+    "Round",
+    "Rule",
+    "Sign",
+    "Size",
+    "Stream",
+    "axes_of",
+    "names_of",
+    "parts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Any term; every use of the name in one law is the same term."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal number or truth value."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The extent of an axis, as a number."""
+
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A scalar operation (see `nautile.operations`)."""
+
+    operation: str
+    arguments: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A cast to an element type."""
+
+    dtype: str
+    argument: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A reduction of `body` over an axis."""
+
+    monoid: str
+    axis: str
+    body: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The value of a reduction up to and with ("running") or before ("before") the position."""
+
+    moment: str
+    monoid: str
+    axis: str
+    body: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """An online sum of `body` over an axis, repaired whenever the carrier's running value moves."""
+
+    axis: str
+    carrier: str
+    slope: Pattern
+    body: Pattern
+
+
+Pattern = Name | Number | Size | Call | Round | Fold | Stream | Rescaled
+
+
+@dataclass(frozen=True, slots=True)
+class NotFree:
+    """`axis not in name`: the term does not depend on the axis."""
+
+    axis: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """`name == max[j](b)`: the carrier is this reduction."""
+
+    name: str
+    reduction: Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """`name > 0` and its like: relation is one of > >= < <= != against zero."""
+
+    name: str
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for."""
+
+    kind: str
+    name: str
+
+
+Condition = NotFree | Carrier | Sign | Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`shift` or `scale` between a subject, its carrier, a slope and the running form."""
+
+    relation: str
+    subject: Pattern
+    carrier: Pattern
+    slope: Pattern
+    running: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One named law of a pack. A fact has a `conclusion` and no sides; a rewrite has both sides."""
+
+    name: str
+    pack: str
+    numerics: str  # exact real fast approx facts
+    left: Pattern | None
+    right: Pattern | None
+    two_way: bool
+    conditions: tuple[Condition, ...]
+    premises: tuple[Relation, ...]
+    conclusion: Relation | None
+    text: str
+    doc: str = ""
+    filename: str = "<text>"
+    line: int = 0
+
+    @property
+    def is_fact(self) -> bool:
+        """True for a law about dependence, which adds to a relation instead of rewriting."""
+        return self.conclusion is not None
+
+
+def parts(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and everything inside it, outermost first."""
+    yield pattern
+    match pattern:
+        case Call(_, arguments):
+            for argument in arguments:
+                yield from parts(argument)
+        case Round(_, inner) | Fold(_, _, inner) | Stream(_, _, _, inner):
+            yield from parts(inner)
+        case Rescaled(_, carrier, slope, body):
+            yield Name(carrier)
+            yield from parts(slope)
+            yield from parts(body)
+
+
+def relation_parts(relation: Relation) -> tuple[Pattern, ...]:
+    """The four places of a relation."""
+    return relation.subject, relation.carrier, relation.slope, relation.running
+
+
+def names_of(pattern: Pattern) -> dict[str, None]:
+    """The names in a pattern, in order of appearance."""
+    return {p.name: None for p in parts(pattern) if isinstance(p, Name)}
+
+
+def axes_of(pattern: Pattern) -> dict[str, None]:
+    """The axis names in a pattern, in order of appearance."""
+    return {p.axis: None for p in parts(pattern) if isinstance(p, (Size, Fold, Stream, Rescaled))}

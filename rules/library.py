@@ -1,0 +1,80 @@
+"""The rule packs on disk: which there are, and loading them by name or path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from nautile.errors import InputError, LimitError, SourceError
+
+from .law import Rule
+from .parser import BYTES, parse
+
+__all__ = ["CLASSES", "load", "packs", "select"]
+
+_HOME = Path(__file__).parent
+CLASSES: dict[str, tuple[str, ...]] = {
+    "exact": ("exact",),
+    "real": ("exact", "real"),
+    "fast": ("exact", "real", "fast"),
+}
+
+
+def packs() -> dict[str, Path]:
+    """The shipped packs by name."""
+    return {path.stem: path for path in sorted(_HOME.glob("*.nau"))}
+
+
+def load(names: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
+    """The rules of packs given by shipped name or by path; all shipped packs when left out.
+
+    Raises InputError for an unknown pack or an unreadable file, SourceError for a malformed one and
+    for a rule's name that two packs share.
+    """
+    shipped = packs()
+    rules: list[Rule] = []
+    for name in shipped if names is None else names:
+        path = shipped.get(str(name), Path(name))
+        rules += parse(_read(path, str(name), shipped), pack=path.stem, filename=str(path))
+    _check_distinct(rules)
+    return tuple(rules)
+
+
+def select(rules: Iterable[Rule], numerics: str | Iterable[str] = "real") -> tuple[Rule, ...]:
+    """The rules that a numerics class allows: exact, real (with exact) or fast (with both), or an
+    explicit collection of classes. Facts come along wherever the reals do, as they serve nothing
+    else."""
+    if isinstance(numerics, str):
+        if numerics not in CLASSES:
+            raise InputError(f"unknown numerics {numerics}; it is one of {', '.join(CLASSES)}")
+        numerics = CLASSES[numerics]
+    allowed = set(numerics)
+    if allowed & {"real", "fast"}:
+        allowed.add("facts")
+    return tuple(rule for rule in rules if rule.numerics in allowed)
+
+
+def _read(path: Path, name: str, shipped: dict[str, Path]) -> str:
+    if not path.is_file():
+        raise InputError(f"no rule pack {name}; shipped are {', '.join(shipped)}", code="pack")
+    if path.stat().st_size > BYTES:
+        raise LimitError(f"{path}: a pack of rules may hold {BYTES} bytes")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: not a readable text file ({error})", code="pack") from None
+
+
+def _check_distinct(rules: list[Rule]) -> None:
+    first: dict[str, Rule] = {}
+    for rule in rules:
+        other = first.setdefault(rule.name, rule)
+        if other is not rule:
+            raise SourceError(
+                f"{rule.name} is already defined in {other.filename}:{other.line}",
+                code="duplicate",
+                filename=rule.filename,
+                line=rule.line,
+                column=5,
+                text=f"    {rule.text}",
+            )
