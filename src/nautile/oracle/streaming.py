@@ -1,0 +1,163 @@
+"""Prefix reductions and online sums, by streaming along the axis as the terms' docstring says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nautile.oracle.scope import Scope, pieces, sizes, weight
+from nautile.oracle.values import Array, Value, spread
+from nautile.terms import Axis, Online, Reduce, Term
+
+if TYPE_CHECKING:
+    from nautile.oracle.evaluation import Evaluator
+
+__all__ = ["before", "online", "running"]
+
+_ACCUMULATE: dict[str, Callable[..., Any]] = {
+    "sum": np.add.accumulate,
+    "prod": np.multiply.accumulate,
+    "max": np.maximum.accumulate,
+    "min": np.minimum.accumulate,
+    "any": np.logical_or.accumulate,
+    "all": np.logical_and.accumulate,
+}
+
+
+def running(evaluator: Evaluator, reduced: Term, scope: Scope) -> Value:
+    """The reduction's values over 0..j, at the scope's positions j of its axis."""
+    assert isinstance(reduced, (Reduce, Online))
+    whole = _prefix(evaluator, reduced, scope)
+    place = whole.axes.index(reduced.axis)
+    return Value(whole.axes, whole.array.take(scope[reduced.axis].at, axis=place))
+
+
+def before(evaluator: Evaluator, reduced: Term, scope: Scope) -> Value:
+    """The reduction's values over 0..j-1; the identity of its monoid at j = 0."""
+    assert isinstance(reduced, (Reduce, Online))
+    whole = _prefix(evaluator, reduced, scope)
+    place = whole.axes.index(reduced.axis)
+    at = scope[reduced.axis].at
+    array = whole.array.take(np.maximum(at - 1, 0), axis=place)
+    first = (at == 0).reshape([-1 if i == place else 1 for i in range(array.ndim)])
+    monoid = reduced.monoid if isinstance(reduced, Reduce) else "sum"
+    return Value(whole.axes, np.where(first, identity(monoid, array.dtype), array))
+
+
+def identity(monoid: str, dtype: np.dtype[Any]) -> Any:
+    """The value of a reduction over nothing."""
+    if monoid in ("max", "min"):
+        if dtype.kind == "f":
+            return dtype.type(-np.inf if monoid == "max" else np.inf)
+        limits = (False, True) if dtype.kind == "b" else (-(2**63), 2**63 - 1)
+        return dtype.type(limits[0] if monoid == "max" else limits[1])
+    return dtype.type(1 if monoid in ("prod", "all") else 0)
+
+
+def _prefix(evaluator: Evaluator, reduced: Reduce | Online, scope: Scope) -> Value:
+    """The reduction's values over 0..j for every j of its axis."""
+    key = evaluator.key(reduced, scope, "prefix")
+    known = evaluator.known.get(key)
+    if known is None:
+        if isinstance(reduced, Online):
+            known = _streamed(evaluator, reduced, scope, keep=True)
+        else:
+            known = _accumulated(evaluator, reduced, scope)
+        evaluator.remember(key, known)
+    return known
+
+
+def _accumulated(evaluator: Evaluator, reduced: Reduce, scope: Scope) -> Value:
+    axis = reduced.axis
+    body = evaluator.value(reduced.body, {**scope, axis: evaluator.everywhere(axis)})
+    axes = tuple(sorted({*body.axes, axis}))
+    place = axes.index(axis)
+    array = _broadcast(spread(body, axes), place, axis.extent)
+    with np.errstate(all="ignore"):
+        if reduced.monoid in ("argmax", "argmin"):
+            return Value(axes, _running_argument(array, place, reduced.monoid))
+        if reduced.monoid in ("any", "all"):
+            array = array.astype(np.bool_)
+        elif array.dtype == np.bool_ and reduced.monoid in ("sum", "prod"):
+            array = array.astype(np.int64)
+        return Value(axes, np.asarray(_ACCUMULATE[reduced.monoid](array, axis=place)))
+
+
+def _broadcast(array: Array, place: int, extent: int) -> Array:
+    shape = list(array.shape)
+    shape[place] = extent
+    return np.broadcast_to(array, shape)
+
+
+def _running_argument(array: Array, place: int, monoid: str) -> Array:
+    """Position of the extreme of 0..j: the last position that beat all before it. NaN beats all."""
+    x = np.moveaxis(array, place, 0)
+    best = _ACCUMULATE["max" if monoid == "argmax" else "min"](x, axis=0)
+    beats = np.ones(x.shape, dtype=np.bool_)
+    beats[1:] = (best[1:] != best[:-1]) & (best[:-1] == best[:-1])
+    at = np.arange(len(x)).reshape([-1] + [1] * (x.ndim - 1))
+    return np.moveaxis(np.maximum.accumulate(np.where(beats, at, 0), axis=0), 0, place)
+
+
+def online(evaluator: Evaluator, term: Online, scope: Scope) -> Value:
+    """An online sum: s <- (0 if repair = 0 else s * repair) + body, along the axis."""
+    return _streamed(evaluator, term, scope, keep=False)
+
+
+def _streamed(evaluator: Evaluator, term: Online, scope: Scope, *, keep: bool) -> Value:
+    """The online sum after the last position, or (`keep`) after each."""
+    history: list[Array] = []
+    axes = tuple(sorted(term.free))
+    for repair, body in _blocks(evaluator, term, scope, axes):
+        state = history[-1] if history else np.zeros(body.shape[1:], dtype=body.dtype)
+        states = _steps(state, repair, body, whole=not keep)
+        history = [*history, *states] if keep else list(deque(states, maxlen=1))
+    if not keep:
+        return Value(axes, history[-1])
+    order = tuple(sorted({*axes, term.axis}))
+    return Value(order, np.stack(history, axis=order.index(term.axis)))
+
+
+def _blocks(
+    evaluator: Evaluator, term: Online, scope: Scope, rest: tuple[Axis, ...]
+) -> Iterator[tuple[Array, Array]]:
+    """Repairs and bodies of consecutive positions over (the streamed axis, *rest)."""
+    axis = term.axis
+    size = sizes(scope) | {axis: axis.extent}
+    heavy = weight(term.body, size, axis) + weight(term.repair, size, axis)
+    for at in pieces(evaluator.everywhere(axis), heavy, evaluator.budget):
+        within = {**scope, axis: at}
+        parts = [evaluator.value(t, within) for t in (term.repair, term.body)]
+        shape = [len(scope[a].at) for a in rest]
+        repair, body = (_axis_first(p, axis, rest, len(at.at)) for p in parts)
+        if body.dtype.kind != "f":
+            body = body.astype(repair.dtype if repair.dtype.kind == "f" else np.float64)
+        yield repair, np.broadcast_to(body, [len(at.at), *shape])
+
+
+def _axis_first(value: Value, axis: Axis, rest: tuple[Axis, ...], n: int) -> Array:
+    axes = tuple(sorted({*rest, axis}))
+    array = np.moveaxis(spread(value, axes), axes.index(axis), 0)
+    return np.broadcast_to(array, (n, *array.shape[1:]))
+
+
+def _steps(state: Array, repair: Array, body: Array, *, whole: bool) -> Iterator[Array]:
+    """The states of the stream. Where `whole` (only the last matters), a run of positions at which
+    every repair is 1 is summed at once."""
+    plain = (repair == 1).reshape(len(repair), -1).all(axis=1) if whole else np.zeros(len(repair))
+    j = 0
+    while j < len(body):
+        stop = j + 1
+        with np.errstate(all="ignore"):
+            if plain[j]:
+                while stop < len(body) and plain[stop]:
+                    stop += 1
+                state = state + body[j:stop].sum(axis=0)
+            else:
+                r = repair[j].astype(body.dtype, copy=False)
+                state = np.where(r == 0, body.dtype.type(0), state * r) + body[j]
+        yield state
+        j = stop
