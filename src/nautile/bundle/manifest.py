@@ -146,7 +146,7 @@ def _plain(value: Any) -> Any:
 def parse(data: Any) -> Manifest:
     """The manifest that plain data hold. BundleError names the first field that is wrong."""
     top = _object(data, "the manifest")
-    if top.get("format") != FORMAT:
+    if not _is_count(top.get("format"), FORMAT, FORMAT):
         raise BundleError(
             f"bundle format {top.get('format')!r} is unknown; this release reads {FORMAT}",
             code="bundle-version",

@@ -1,0 +1,274 @@
+"""Launching a bundle: arguments are checked by name, then kernels run in order on one stream.
+
+`Bundle.load(folder)` reads and checks the files; `bundle[name]` is one program; `program.bind`
+checks the arguments and allocates what is not given; the `Call` that it returns launches, as often
+as wanted, and can be captured in a CUDA graph. Needs NumPy and CuPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nautile import samples
+from nautile.bundle.manifest import Buffer, Launch
+from nautile.bundle.manifest import Program as Head
+from nautile.bundle.read import Loaded, load_bundle
+from nautile.errors import BundleError, LaunchError
+from nautile.runtime import arrays
+from nautile.runtime.arrays import View
+from nautile.runtime.device import cupy, fitting, require, shared_limit, source_runs_on, stream_of
+
+__all__ = ["Bundle", "Call", "Program"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A program bound to device memory. `outputs` are CuPy arrays, or what was passed for them;
+    bf16 and fp8 outputs that were allocated here hold bit patterns in uint16 and uint8."""
+
+    outputs: Mapping[str, Any]
+    device: int
+    _steps: tuple[_Step, ...]
+    _memory: Mapping[str, Any]
+
+    def written(self, program: Program) -> list[Any]:
+        """The arrays of the outputs and intermediates."""
+        return [self._memory[n] for n, b in program.buffers.items() if b.role != "input"]
+
+    def launch(self, stream: Any = None) -> Mapping[str, Any]:
+        """Run all kernels in order on `stream` (CuPy's current one by default), without waiting."""
+        with cupy().cuda.Device(self.device), stream_of(stream) as on:
+            for step in self._steps:
+                for pointer, nbytes in step.cleared:
+                    cupy().cuda.runtime.memsetAsync(pointer, 0, nbytes, on.ptr)
+                step.kernel(step.grid, step.block, step.arguments, shared_mem=step.shared)
+        return self.outputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    kernel: Any
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    arguments: tuple[Any, ...]
+    cleared: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program of a bundle, ready to launch."""
+
+    bundle: Loaded
+    head: Head
+    buffers: Mapping[str, Buffer]
+    launches: tuple[Launch, ...]
+    _kernels: dict[tuple[int, int], Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.head.name
+
+    def role(self, role: str) -> dict[str, Buffer]:
+        """The buffers of one role (input, output, intermediate), in order."""
+        return {n: b for n, b in self.buffers.items() if b.role == role}
+
+    def run(
+        self,
+        arrays: Mapping[str, Any] | None = None,
+        /,
+        *,
+        out: Mapping[str, Any] | None = None,
+        stream: Any = None,
+        **named: Any,
+    ) -> Mapping[str, Any]:
+        """Launch once on arrays given by name (in a mapping, as keywords, or both) and return the
+        outputs by name, without waiting for the device. Refused arguments raise LaunchError before
+        anything is launched."""
+        call = self.bind({**(arrays or {}), **named}, out=out, stream=stream)
+        return call.launch(stream)
+
+    def bind(
+        self,
+        given: Mapping[str, Any],
+        *,
+        out: Mapping[str, Any] | None = None,
+        stream: Any = None,
+    ) -> Call:
+        """Check the arguments and allocate the outputs that are not given and the intermediates."""
+        self._check_names(given, out or {})
+        count = require()
+        passed = {**self.head.defaults, **given, **(out or {})}
+        device = self._device(passed, count)
+        with cupy().cuda.Device(device), stream_of(stream):
+            views = self._views(passed, device)
+            kernels = [self._kernel(i, device) for i in range(len(self.launches))]
+            owners = {n: self._memory(b, views) for n, b in self.buffers.items()}
+        steps = tuple(
+            self._step(launch, kernel, owners)
+            for launch, kernel in zip(self.launches, kernels, strict=True)
+        )
+        outputs = {n: owners[n].owner for n in self.role("output")}
+        return Call(outputs, device, steps, {n: v.owner for n, v in owners.items()})
+
+    def _check_names(self, given: Mapping[str, Any], out: Mapping[str, Any]) -> None:
+        inputs, outputs = self.role("input"), self.role("output")
+        said = [f"missing input '{n}'" for n in inputs if n not in {**self.head.defaults, **given}]
+        said += [f"unexpected argument '{n}'" for n in given if n not in inputs]
+        said += [f"unexpected output '{n}'" for n in out if n not in outputs]
+        if said:
+            takes = f"takes {', '.join(inputs)} and returns {', '.join(outputs)}"
+            raise LaunchError(f"{self.name}: {'; '.join(said)} ({takes})", code="arguments")
+
+    def _device(self, passed: Mapping[str, Any], count: int) -> int:
+        """The device of the first array that lies on one, else the current one."""
+        for value in passed.values():
+            found = None if arrays.is_scalar(value) else arrays.view(value)
+            if found is not None and found.device is not None:
+                return found.device
+        current = int(cupy().cuda.runtime.getDevice())
+        return current if current < count else 0
+
+    def _views(self, passed: Mapping[str, Any], device: int) -> dict[str, View]:
+        """Every argument's view; LaunchError with all that is wrong with all of them."""
+        views, said = {}, []
+        for name, value in passed.items():
+            buffer = self.buffers[name]
+            if buffer.shape == () and buffer.role == "input" and arrays.is_scalar(value):
+                value = _scalar(buffer, value)
+            found = arrays.view(value)
+            said += arrays.problems(buffer, found, value, device)
+            if found is not None:
+                views[name] = found
+        said = said or self._overlaps(views)
+        if said:
+            raise LaunchError(f"{self.name}: " + "; ".join(said), code="arguments")
+        return views
+
+    def _overlaps(self, views: Mapping[str, View]) -> list[str]:
+        """Outputs that share memory with another argument: kernels assume that none does."""
+        said = []
+        spans = {n: v.span(self.buffers[n]) for n, v in views.items()}
+        for a in (n for n in spans if self.buffers[n].role == "output"):
+            for b in (n for n in spans if n != a):
+                if spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]:
+                    said.append(f"output '{a}' shares memory with '{b}'")
+        return said
+
+    def _memory(self, buffer: Buffer, views: Mapping[str, View]) -> View:
+        if buffer.name in views:
+            return views[buffer.name]
+        made = cupy().empty(buffer.shape, dtype=samples.STORAGE[buffer.dtype])
+        return View(made.data.ptr, buffer.shape, str(made.dtype), True, None, made)
+
+    def _step(self, launch: Launch, kernel: Any, owners: Mapping[str, View]) -> _Step:
+        return _Step(
+            kernel,
+            launch.grid,
+            (launch.threads, 1, 1),
+            launch.shared_bytes,
+            tuple(np.uint64(owners[n].pointer) for n in launch.arguments),
+            tuple((owners[n].pointer, self.buffers[n].nbytes) for n in launch.zeroed),
+        )
+
+    def _kernel(self, number: int, device: int) -> Any:
+        key = (number, device)
+        if key not in self._kernels:
+            self._kernels[key] = _load(self.bundle, self.launches[number], device)
+        return self._kernels[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A loaded bundle: its programs by name."""
+
+    loaded: Loaded
+    programs: Mapping[str, Program]
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Bundle:
+        """Read and check a bundle folder. BundleError says what is wrong with it."""
+        loaded = load_bundle(folder)
+        return cls(loaded, {p.name: _program(loaded, p) for p in loaded.manifest.programs})
+
+    def __getitem__(self, name: str) -> Program:
+        if name not in self.programs:
+            known = ", ".join(self.programs)
+            raise LaunchError(f"no program '{name}' in the bundle; known: {known}", code="program")
+        return self.programs[name]
+
+    def __iter__(self) -> Iterator[Program]:
+        return iter(self.programs.values())
+
+    @property
+    def only(self) -> Program:
+        """The bundle's one program. LaunchError if it holds several."""
+        if len(self.programs) != 1:
+            known = ", ".join(self.programs)
+            raise LaunchError(f"the bundle holds several programs: {known}", code="program")
+        return next(iter(self.programs.values()))
+
+    def run(
+        self,
+        arrays: Mapping[str, Any] | None = None,
+        /,
+        *,
+        out: Mapping[str, Any] | None = None,
+        stream: Any = None,
+        **named: Any,
+    ) -> Mapping[str, Any]:
+        """`Program.run` of the bundle's one program."""
+        return self.only.run(arrays, out=out, stream=stream, **named)
+
+
+def _program(loaded: Loaded, head: Head) -> Program:
+    rows = [b for b in loaded.manifest.buffers if b.program == head.name]
+    launches = tuple(x for x in loaded.manifest.launches if x.program == head.name)
+    return Program(loaded, head, {b.name: b for b in rows}, launches)
+
+
+def _scalar(buffer: Buffer, value: Any) -> Any:
+    """A number as a device array of the buffer's type."""
+    if buffer.dtype in ("i64", "i32", "i8", "bool"):
+        stored = np.asarray(value).astype(samples.STORAGE[buffer.dtype])
+    else:
+        stored = np.asarray(samples.encode(np.float64(value), buffer.dtype))
+    return cupy().asarray(stored.reshape(()))
+
+
+def _load(bundle: Loaded, launch: Launch, device: int) -> Any:
+    """The kernel from the cubin that fits the device, or compiled from its source."""
+    capability = int(cupy().cuda.Device(device).compute_capability)
+    limit = shared_limit(device)
+    if launch.shared_bytes > limit:
+        raise LaunchError(
+            f"kernel {launch.kernel} needs {launch.shared_bytes} bytes of shared memory a block;"
+            f" device {device} has {limit}",
+            code="device",
+        )
+    kernel = _module(bundle, launch, capability).get_function(launch.kernel)
+    if launch.shared_bytes:
+        kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+    return kernel
+
+
+def _module(bundle: Loaded, launch: Launch, capability: int) -> Any:
+    best = fitting(launch.cubins, capability)
+    if best is not None:
+        return cupy().RawModule(path=str(bundle.folder / launch.cubins[best]))
+    if not source_runs_on(launch.architecture, capability):
+        raise LaunchError(
+            f"kernel {launch.kernel} needs {launch.architecture};"
+            f" this device has compute capability {capability / 10:.1f}",
+            code="device",
+        )
+    try:
+        text = bundle.contents[launch.source].decode()
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{launch.source} is not UTF-8 text") from error
+    return cupy().RawModule(code=text, options=launch.options)

@@ -1,0 +1,142 @@
+"""Times of a program on the device: medians over CUDA graphs, beside a copy measured meanwhile.
+
+Inputs that would stay in the L2 cache from one repetition to the next make a kernel look faster
+than it is; so several sets of arrays take turns, together larger than the cache.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from nautile.errors import LaunchError
+from nautile.runtime.device import cupy
+from nautile.runtime.draw import inputs
+from nautile.runtime.launch import Call, Program
+
+__all__ = ["Times", "bench", "copy_bandwidth", "measure"]
+
+_MAX_SETS = 32
+_SAMPLE_MS = 1.0  # a timed sample lasts at least about this long
+_COPY_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of one repetition: median, smallest and largest of the samples."""
+
+    median: float
+    least: float
+    most: float
+    samples: int
+    graph: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        spread = {"min_ms": self.least, "max_ms": self.most}
+        return {"ms": self.median} | spread | {"samples": self.samples, "graph": self.graph}
+
+
+def bench(program: Program, repeats: int = 100, seed: int = 0) -> dict[str, Any]:
+    """Median time of the program on sample inputs, the bytes that any implementation must move,
+    and the bandwidth of a device copy timed in the same run."""
+    if repeats < 1:
+        raise LaunchError(f"repeats is {repeats}; at least 1 is needed", code="usage")
+    calls = _calls(program, seed)
+    stream = cupy().cuda.Stream(non_blocking=True)
+    times = measure([partial(c.launch, stream) for c in calls], stream, repeats)
+    least = _least_bytes(program)
+    copied = copy_bandwidth(stream)
+    rate = least / times.median / 1e6
+    return {
+        "program": program.name,
+        "gpu": _gpu_name(calls[0].device),
+        **times.as_dict(),
+        "kernels": len(program.launches),
+        "input_sets": len(calls),
+        "least_bytes": least,
+        "gb_per_s": rate,
+        "copy_gb_per_s": copied,
+        "of_copy": rate / copied,
+    }
+
+
+def measure(actions: Sequence[Callable[[], Any]], stream: Any, repeats: int) -> Times:
+    """Time `actions` in turn on `stream`; a sample is a graph of several rounds of them, captured
+    once, or the launches themselves where capture is not possible."""
+    for action in actions:
+        action()
+    stream.synchronize()
+    per_round = _elapsed(stream, lambda: [a() for a in actions])
+    rounds = max(1, min(50, math.ceil(_SAMPLE_MS / max(per_round, 1e-3))))
+    replay, graph = _captured(stream, lambda: [a() for _ in range(rounds) for a in actions])
+    replay()
+    stream.synchronize()
+    count = rounds * len(actions)
+    taken = [_elapsed(stream, replay) / count for _ in range(repeats)]
+    return Times(statistics.median(taken), min(taken), max(taken), repeats, graph)
+
+
+def copy_bandwidth(stream: Any, repeats: int = 10) -> float:
+    """GB/s of a large device-to-device copy, bytes read and written counted."""
+    xp = cupy()
+    source, target = (xp.zeros(_COPY_BYTES, dtype="uint8") for _ in range(2))
+    xp.cuda.Device().synchronize()
+
+    def copy() -> None:
+        kind = xp.cuda.runtime.memcpyDeviceToDevice
+        xp.cuda.runtime.memcpyAsync(target.data.ptr, source.data.ptr, _COPY_BYTES, kind, stream.ptr)
+
+    copy()
+    taken = [_elapsed(stream, copy) for _ in range(repeats)]
+    return 2 * _COPY_BYTES / statistics.median(taken) / 1e6
+
+
+def _calls(program: Program, seed: int) -> list[Call]:
+    """The program bound to as many sets of arrays as it takes to pass the L2 cache."""
+    calls = [program.bind(inputs(program, seed))]
+    facts = cupy().cuda.runtime.getDeviceProperties(calls[0].device)
+    one = sum(b.nbytes for b in program.buffers.values())
+    free = int(cupy().cuda.runtime.memGetInfo()[0])
+    wanted = min(
+        _MAX_SETS, math.ceil(3 * int(facts["l2CacheSize"]) / one), max(1, free // 2 // one)
+    )
+    calls += [program.bind(inputs(program, seed + n)) for n in range(1, wanted)]
+    cupy().cuda.Device().synchronize()
+    return calls
+
+
+def _captured(stream: Any, action: Callable[[], Any]) -> tuple[Callable[[], Any], bool]:
+    try:
+        with stream:
+            stream.begin_capture()
+            action()
+            graph = stream.end_capture()
+    except (AttributeError, RuntimeError):
+        return action, False
+    return (lambda: graph.launch(stream)), True
+
+
+def _elapsed(stream: Any, action: Callable[[], Any]) -> float:
+    """Milliseconds between two events around the action."""
+    events = cupy().cuda
+    first, last = events.Event(), events.Event()
+    first.record(stream)
+    action()
+    last.record(stream)
+    last.synchronize()
+    return float(events.get_elapsed_time(first, last))
+
+
+def _least_bytes(program: Program) -> int:
+    """Every input read once and every output written once."""
+    return sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate")
+
+
+def _gpu_name(device: int) -> str:
+    facts: Mapping[str, Any] = cupy().cuda.runtime.getDeviceProperties(device)
+    name = facts["name"]
+    return name.decode() if isinstance(name, bytes) else str(name)

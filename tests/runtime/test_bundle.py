@@ -1,0 +1,226 @@
+"""Bundles on disk: what is written is read back; what is damaged or hostile is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import compiled, entry
+
+from nautile.bundle import load_bundle, write_entries
+from nautile.bundle import write as writing
+from nautile.errors import BundleError
+from nautile.terms import Buffer
+
+
+def test_a_bundle_is_read_back(folder: Path) -> None:
+    loaded = load_bundle(folder)
+    m = loaded.manifest
+    assert [(b.name, b.shape, b.dtype, b.role) for b in m.buffers] == [
+        ("x", (6, 40), "f32", "input"),
+        ("w", (40,), "bf16", "input"),
+        ("eps", (), "f32", "input"),
+        ("y", (6, 40), "f32", "output"),
+        ("h", (6, 40), "f32", "intermediate"),
+    ]
+    assert [(x.kernel, x.grid, x.threads, x.shared_bytes) for x in m.launches] == [
+        ("scale", (6, 1, 1), 64, 50_000),
+        ("shift", (1, 2, 1), 128, 0),
+    ]
+    assert m.launches[0].arguments == ("x", "w", "h")
+    assert m.launches[0].zeroed == ("h",)
+    assert loaded.contents[m.launches[0].source] == b"// h = x * w\n"
+    assert loaded.contents[m.launches[1].cubins["sm_90"]] == b"\x7fELF90"
+    assert m.programs[0].defaults == {"eps": 0.5}
+    assert (m.target, m.key) == ("h200", "0" * 32)
+    assert loaded.json("certificate.json")["verdict"] == "pass"
+
+
+def test_the_manifest_has_the_promised_names(folder: Path) -> None:
+    data = json.loads((folder / "manifest.json").read_text())
+    assert {"programs", "buffers", "launches", "target", "key", "versions"} <= set(data)
+    assert data["versions"]["nautile"]
+
+
+def test_writing_twice_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    again = write_entries(tmp_path / "again", [entry()], target="h200")
+    for path in folder.iterdir():
+        assert path.read_bytes() == (again / path.name).read_bytes()
+
+
+def test_two_programs_with_kernels_of_one_name_keep_both_sources(tmp_path: Path) -> None:
+    first = entry()
+    kernel, cubins = first.kernels[0]
+    other = replace(kernel, text="// another\n"), {"sm_90": compiled("sm_90", b"\x7fELFxx")}
+    second = replace(first, name="other", kernels=(other, first.kernels[1]), certificate={})
+    loaded = load_bundle(write_entries(tmp_path / "two", [first, second], target="h200"))
+    texts = {x.program: loaded.contents[x.source] for x in loaded.manifest.launches[::2]}
+    assert texts == {"example": kernel.text.encode(), "other": b"// another\n"}
+    codes = [loaded.contents[x.cubins["sm_90"]] for x in loaded.manifest.launches]
+    assert codes == [cubins["sm_90"].cubin, b"\x7fELF90", b"\x7fELFxx", b"\x7fELF90"]
+    assert loaded.json("certificate.json")["verdict"] == "none"
+
+
+def test_an_older_bundle_is_replaced(folder: Path) -> None:
+    newer = replace(entry(), key="1" * 32)
+    write_entries(folder, [newer], target="a100")
+    assert load_bundle(folder).manifest.target == "a100"
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_folder_that_is_no_bundle_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(BundleError, match="is no bundle") as caught:
+        write_entries(tmp_path, [entry()], target="h200")
+    assert caught.value.code == "bundle-exists"
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_a_failed_write_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    real = os.rename
+
+    def rename(source: Any, target: Any) -> None:
+        if Path(target) == folder and Path(source).name.startswith(".bundle.") and not back:
+            back.append(1)
+            raise OSError("disk is full")
+        real(source, target)
+
+    back: list[int] = []
+    monkeypatch.setattr(writing.os, "rename", rename)
+    with pytest.raises(BundleError, match="disk is full"):
+        write_entries(folder, [replace(entry(), key="2" * 32)], target="h200")
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+
+
+def test_what_cannot_be_read_back_is_not_written(tmp_path: Path) -> None:
+    first = entry()
+    kernel, cubins = first.kernels[0]
+    bad = replace(first, kernels=((replace(kernel, grid=(0, 1, 1)), cubins), first.kernels[1]))
+    with pytest.raises(BundleError, match="grid"):
+        write_entries(tmp_path / "bad", [bad], target="h200")
+    hidden = replace(first, outputs=(Buffer("z", (4,), "f32"),))
+    with pytest.raises(BundleError, match=r"buffer 'y'|writes output 'z'"):
+        write_entries(tmp_path / "bad", [hidden], target="h200")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("victim", ["scale.cu", "shift.sm_90.cubin", "certificate.json"])
+def test_a_changed_file_is_found(folder: Path, victim: str) -> None:
+    data = bytearray((folder / victim).read_bytes())
+    data[3] ^= 1
+    (folder / victim).write_bytes(data)
+    with pytest.raises(BundleError, match=f"{victim}.*changed"):
+        load_bundle(folder)
+
+
+def test_a_missing_a_long_and_a_linked_file(folder: Path, tmp_path: Path) -> None:
+    source = folder / "scale.cu"
+    text = source.read_bytes()
+    source.write_bytes(text + b" ")
+    with pytest.raises(BundleError, match="at most"):
+        load_bundle(folder)
+    source.unlink()
+    with pytest.raises(BundleError, match=r"scale\.cu is missing"):
+        load_bundle(folder)
+    (tmp_path / "elsewhere").write_bytes(text)
+    source.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BundleError, match="cannot be read"):
+        load_bundle(folder)
+    source.unlink()
+    os.mkfifo(source)
+    with pytest.raises(BundleError, match="no plain file"):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 200_000, "[1]", '{"format": 1}', "\xff", "1e999"])
+def test_a_manifest_that_is_none(folder: Path, text: str) -> None:
+    (folder / "manifest.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(BundleError):
+        load_bundle(folder)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="not a folder") as caught:
+        load_bundle(tmp_path / "nowhere")
+    assert caught.value.exit_status == 2
+    with pytest.raises(BundleError, match=r"manifest\.json is missing"):
+        load_bundle(tmp_path)
+
+
+def _set(*path: Any) -> Callable[[Any], None]:
+    *steps, last, value = path
+
+    def change(data: Any) -> None:
+        for step in steps:
+            data = data[step]
+        data[last] = value
+
+    return change
+
+
+def _move(data: Any) -> None:
+    data["files"]["../scale.cu"] = data["files"].pop("scale.cu")
+
+
+HOSTILE = {
+    "version": _set("format", 2),
+    "version of another type": _set("format", True),
+    "file outside": _move,
+    "source outside": _set("launches", 0, "source", "../../etc/passwd"),
+    "source absolute": _set("launches", 0, "source", "/etc/passwd"),
+    "source unlisted": _set("launches", 0, "source", "other.cu"),
+    "cubin outside": _set("launches", 0, "cubins", {"sm_90": "../x.cubin"}),
+    "cubin for no architecture": _set("launches", 0, "cubins", {"sm_9x": "scale.sm_90.cubin"}),
+    "hidden file": _set("launches", 0, "source", ".scale.cu"),
+    "grid of zero": _set("launches", 0, "grid", [0, 1, 1]),
+    "grid too large": _set("launches", 0, "grid", [1, 65536, 1]),
+    "grid of floats": _set("launches", 0, "grid", [1.0, 1, 1]),
+    "grid of truth": _set("launches", 0, "grid", [True, 1, 1]),
+    "grid of two": _set("launches", 0, "grid", [1, 1]),
+    "threads": _set("launches", 0, "threads", 1025),
+    "no threads": _set("launches", 0, "threads", 0),
+    "shared memory": _set("launches", 0, "shared_bytes", 10**9),
+    "negative shared memory": _set("launches", 0, "shared_bytes", -1),
+    "unknown argument": _set("launches", 0, "arguments", ["x", "nobody"]),
+    "argument of a number": _set("launches", 0, "arguments", ["x", 3]),
+    "clears an input": _set("launches", 0, "zeroed", ["x"]),
+    "symbol": _set("launches", 0, "kernel", "scale; rm"),
+    "include option": _set("launches", 0, "options", ["-I/etc"]),
+    "option with a newline": _set("launches", 0, "options", ["--std=c++17\n"]),
+    "program nobody knows": _set("launches", 0, "program", "other"),
+    "negative size": _set("buffers", 0, "shape", [-1, 40]),
+    "zero size": _set("buffers", 0, "shape", [0, 40]),
+    "huge": _set("buffers", 0, "shape", [2**40, 2**40]),
+    "rank": _set("buffers", 0, "shape", [1] * 33),
+    "dtype": _set("buffers", 0, "dtype", "f31"),
+    "role": _set("buffers", 0, "role", "inputs"),
+    "same name twice": _set("buffers", 1, "name", "x"),
+    "no programs": _set("programs", []),
+    "expected outside": _set("programs", 0, "expected", "../e.json"),
+    "expected unlisted": _set("programs", 0, "expected", "e.json"),
+    "default of an output": _set("programs", 0, "defaults", {"y": 1.0}),
+    "default of text": _set("programs", 0, "defaults", {"eps": "1"}),
+    "kind of nobody": _set("programs", 0, "kinds", {"q": "normal"}),
+    "files is a list": _set("files", []),
+    "size of a file": _set("files", "scale.cu", "bytes", -1),
+    "digest": _set("files", "scale.cu", "digest", "0"),
+    "launches is text": _set("launches", "all"),
+    "nothing writes the output": _set("launches", 1, "arguments", ["h", "eps"]),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_manifest_is_refused(folder: Path, change: Callable[[Any], None]) -> None:
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(BundleError):
+        load_bundle(folder)
