@@ -1,0 +1,402 @@
+"""Memory programs: where the tiles of a tile program live and in which order a role of threads
+copies, waits, multiplies and stores. Emitters print them; the validator runs them symbolically.
+
+```
+MemoryProgram ::= name, geometry, rings, registers, roles
+Role          ::= name, operations
+Ring          ::= stages of a slot that holds SharedTiles   (one stage: a tile that stays)
+SharedTile    ::= outer and inner axis, layout, the term of an element, how it is filled
+Fragment      ::= a value in registers: of a row axis and a column axis, or of the row axis alone
+Operation     ::= Clear(fragment)                    zeros, or the identity of a fold
+                | Fetch(ring, ahead)                 start to fill the slot of block counter + ahead
+                | Place(ring, ahead)                 finish what Fetch left in registers
+                | Commit                             close the group of the copies started so far
+                | Wait(pending)                      all but the newest groups have landed
+                | Barrier                            what threads wrote to shared memory is visible
+                | Multiply(pairs, left, depth)       accumulators += left x right, shared left
+                | Pack(target, source)               an accumulator as a left operand, in registers
+                | Pointwise(target, value, whole)    a term over fragments; `whole` in whole blocks
+                | FoldRow(target, monoid, source)    along the columns, kept per thread or settled
+                | Settle(target, monoid)             combine the threads that share a row
+                | Rescale(fragment, factor)          what was carried, brought to a new reference
+                | Keep(target, source)               a copy, before the source changes
+                | Stream(axes, bounds, body)         the blocks of a nest of axes, one after another
+                | Store(buffer, coordinates, source) registers to global memory
+```
+
+`Fetch`, `Wait` and the operations that read a ring's tiles refer to the block counter of the Stream
+that they stand in: block b lies in slot b mod stages. Operations for mbarriers and warp roles (an
+emitter for sm_90a) join the same list; a program for cp.async has the one role "all".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import gcd
+
+from nautile.codegen.tile import Bounds, Tile
+from nautile.terms import Axis, Buffer, Term
+
+__all__ = [
+    "Barrier",
+    "Clear",
+    "Commit",
+    "Fetch",
+    "FoldRow",
+    "Fragment",
+    "Geometry",
+    "Keep",
+    "Layout",
+    "MemoryProgram",
+    "Multiply",
+    "Operation",
+    "Pack",
+    "Place",
+    "Pointwise",
+    "Rescale",
+    "Ring",
+    "Role",
+    "Settle",
+    "SharedTile",
+    "Store",
+    "Stream",
+    "Wait",
+    "operations",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Bytes of a row, and the swizzle: a row's 16-byte chunks are numbered chunk ^ (row >> shift &
+    mask), so that eight consecutive rows of one chunk column fall into different banks."""
+
+    pitch: int
+    mask: int = 0
+    shift: int = 0
+
+    @staticmethod
+    def of(row_bytes: int) -> Layout:
+        """The layout without bank conflicts: swizzled where the row is 32, 64 or a multiple of
+        128 bytes, else padded to an odd number of 16-byte chunks."""
+        if row_bytes % 128 == 0:
+            return Layout(row_bytes, 7, 0)
+        if row_bytes in (32, 64):
+            return Layout(row_bytes, row_bytes // 16 - 1, 2 if row_bytes == 32 else 1)
+        return Layout.padded(row_bytes)
+
+    @staticmethod
+    def padded(row_bytes: int) -> Layout:
+        """Rows of an odd number of chunks, not swizzled."""
+        return Layout(row_bytes + 16 if row_bytes // 16 % 2 == 0 else row_bytes)
+
+    def address(self, row: int, byte: int) -> int:
+        """Where a byte of a row lies."""
+        chunk = (byte // 16) ^ ((row >> self.shift) & self.mask)
+        return row * self.pitch + chunk * 16 + byte % 16
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """rows x columns elements of `element` (the multiplication's operand type) in shared memory,
+    `inner` contiguous. `value` is an element as a term of Loads and Indices; `filled` tells how it
+    gets there: "copy16", "copy8", "copy4" (asynchronous copies of that many bytes of the one Load)
+    or "compute" (through registers). `offset` is within its ring's slot."""
+
+    name: str
+    outer: Axis
+    inner: Axis
+    rows: int
+    columns: int
+    element: str
+    value: Term
+    filled: str
+    layout: Layout
+    offset: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.layout.pitch
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """`stages` slots of `slot_bytes`, at `offset` in shared memory."""
+
+    name: str
+    stages: int
+    tiles: tuple[SharedTile, ...]
+    slot_bytes: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A register value. With a column axis it is accumulator-shaped, `columns` wide in the block;
+    without one it holds a value for each row of a thread (or one value where `row` is False)."""
+
+    name: str
+    tile: Tile
+    column: Axis | None
+    columns: int = 0
+    row: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The block: its row tile, warps along rows and along columns; `blocks` a multiprocessor."""
+
+    row: Axis
+    rows: int
+    warp_rows: int
+    warp_columns: int
+    blocks: int = 1
+    group: int = 8
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warp_rows * self.warp_columns
+
+    @property
+    def thread_rows(self) -> int:
+        """16-row fragments of a warp."""
+        return self.rows // (16 * self.warp_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    target: Fragment
+    identity: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    ring: Ring
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    ring: Ring
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Multiply:
+    """For each (accumulator, right tile): accumulator += left x right over `depth` positions of
+    `axis`. `left` is a tile of `left_ring`, or a packed fragment; the right tiles' ring is named."""
+
+    pairs: tuple[tuple[Fragment, SharedTile, Ring], ...]
+    left: SharedTile | Fragment
+    left_ring: Ring | None
+    axis: Axis
+    depth: int
+    operand: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    target: Fragment
+    source: Fragment
+    operand: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    target: Fragment
+    value: Term
+    whole: Term | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRow:
+    target: Fragment
+    monoid: str
+    source: Fragment
+    carried: bool
+    settled: bool
+    repair: Fragment | None = None
+    before: Fragment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    target: Fragment
+    monoid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    targets: tuple[Fragment, ...]
+    factor: Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    target: Fragment
+    source: Fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """`axes` outermost first; `tiles` their tiles; the bounds belong to the only axis, where given.
+    `counter` names the block counter."""
+
+    axes: tuple[Axis, ...]
+    tiles: tuple[int, ...]
+    bounds: Bounds
+    counter: str
+    prologue: tuple[Operation, ...]
+    body: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`value` over the fragments' row and column axes goes to buffer[coordinates]; `staging` is
+    the shared offset through which rows are gathered into 16-byte stores, or None."""
+
+    buffer: Buffer
+    coordinates: tuple[Term, ...]
+    source: Fragment
+    staging: int | None = None
+
+
+Operation = (
+    Clear
+    | Fetch
+    | Place
+    | Commit
+    | Wait
+    | Barrier
+    | Multiply
+    | Pack
+    | Pointwise
+    | FoldRow
+    | Settle
+    | Rescale
+    | Keep
+    | Stream
+    | Store
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Threads that run the same operations."""
+
+    name: str
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryProgram:
+    """One kernel over `grid` (axes with their tiles, outermost first; the last two are walked in
+    groups for the second-level cache). `heavy_first`: later row tiles have more blocks."""
+
+    name: str
+    geometry: Geometry
+    grid: tuple[tuple[Axis, int], ...]
+    tiles: tuple[tuple[Axis, int], ...]
+    rings: tuple[Ring, ...]
+    fragments: tuple[Fragment, ...]
+    roles: tuple[Role, ...]
+    shared_bytes: int
+    precise: bool
+    heavy_first: bool = False
+    comments: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:
+    """Every operation, those inside Streams too."""
+    for op in body:
+        yield op
+        if isinstance(op, Stream):
+            yield from operations(op.prologue)
+            yield from operations(op.body)
+
+
+def alignment(offsets: tuple[int, ...], limit: int) -> int:
+    """The largest power of two up to `limit` that divides all offsets."""
+    step = limit
+    for offset in offsets:
+        step = gcd(step, offset)
+    return step
+
+
+def _lines(program: MemoryProgram) -> Iterator[str]:
+    g = program.geometry
+    yield (
+        f"memory program {program.name}: {g.warp_rows} x {g.warp_columns} warps over {g.rows} rows of"
+        f" {g.row}; {program.shared_bytes} bytes shared"
+    )
+    for ring in program.rings:
+        yield f"  ring {ring.name}: {ring.stages} x {ring.slot_bytes} bytes at {ring.offset}"
+        for tile in ring.tiles:
+            layout = tile.layout
+            yield (
+                f"    {tile.name}[{tile.outer}, {tile.inner}]: {tile.rows} x {tile.columns}"
+                f" {tile.element} at {tile.offset}, pitch {layout.pitch}, mask {layout.mask},"
+                f" {tile.filled}"
+            )
+    for role in program.roles:
+        yield f"  role {role.name}"
+        yield from _body(role.operations, 2)
+
+
+def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for op in body:
+        if isinstance(op, Stream):
+            yield f"{pad}before blocks of {', '.join(map(str, op.axes))}"
+            yield from _body(op.prologue, depth + 1)
+            yield f"{pad}for each block of {', '.join(map(str, op.axes))}"
+            yield from _body(op.body, depth + 1)
+        else:
+            yield pad + _line(op)
+
+
+def _line(op: Operation) -> str:
+    match op:
+        case Fetch(ring, ahead) | Place(ring, ahead):
+            return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"
+        case Wait(pending):
+            return f"wait until {pending} groups are pending"
+        case Multiply(pairs, left, _, axis, depth, operand):
+            into = ", ".join(f"{f.name} += {left.name} x {t.name}" for f, t, _ in pairs)
+            return f"multiply {operand}: {into} over {depth} of {axis}"
+        case Pack(target, source, operand):
+            return f"pack {target.name} <- {source.name} as {operand}"
+        case FoldRow(target, monoid, source, carried, settled):
+            how = ("carried " if carried else "") + ("settled" if settled else "per thread")
+            return f"fold {target.name} <- {monoid} of {source.name}, {how}"
+        case Rescale(targets, factor):
+            return f"rescale {', '.join(t.name for t in targets)} by {factor.name}"
+        case Store(buffer, _, source, staging):
+            return f"store {buffer.name} <- {source.name}{'' if staging is None else ', staged'}"
+        case Keep(target, source):
+            return f"keep {target.name} <- {source.name}"
+        case Pointwise(target, _, whole):
+            return f"pointwise {target.name}{'' if whole is None else ', plain in whole blocks'}"
+        case Clear(target, identity):
+            return f"clear {target.name} to {identity}"
+        case Settle(target, monoid):
+            return f"settle {target.name} by {monoid}"
+    return type(op).__name__.lower()

@@ -1,0 +1,74 @@
+"""Placement: each pure operand of a contraction becomes a tile in shared memory.
+
+An operand that is one Load of the operand's own type, contiguous along one of its axes, is copied
+asynchronously in pieces of 16, 8 or 4 bytes, whichever its alignment allows. Any other (a cast, a
+product with a row factor, a gather, an odd stride) is computed on its way through registers.
+"""
+
+from __future__ import annotations
+
+from nautile.codegen.memory import Layout, SharedTile
+from nautile.codegen.schedule.affine import coefficient, divisor, offset
+from nautile.codegen.schedule.structure import OPERANDS, Structure, UnsupportedError
+from nautile.dtypes import DTYPES
+from nautile.terms import Axis, Cast, Load, Term, walk
+
+__all__ = ["place"]
+
+_COPIED = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "f32")}
+
+
+def place(structure: Structure, name: str, outside: Axis, depth: Axis, operand: str) -> SharedTile:
+    """The shared tile of a pure operand over (row or column axis, contracted axis)."""
+    value = structure.pure[name]
+    element = OPERANDS[operand]
+    _check_free(structure, value, (outside, depth))
+    if operand != element:
+        value = Cast(operand, value)
+    filled, inner = _filling(structure, value, (outside, depth), element)
+    outer = outside if inner == depth else depth
+    rows, columns = structure.width(outer), structure.width(inner)
+    row_bytes = columns * DTYPES[element].bytes
+    swizzled = element != "tf32" or inner == depth
+    layout = Layout.of(row_bytes) if swizzled else Layout.padded(row_bytes)
+    return SharedTile(name, outer, inner, rows, columns, element, value, filled, layout)
+
+
+def _check_free(structure: Structure, value: Term, own: tuple[Axis, Axis]) -> None:
+    for axis in value.free:
+        if axis not in own and structure.program.tiles[axis] > 1:
+            raise UnsupportedError(f"an operand varies along {axis}, which is no axis of its own")
+
+
+def _filling(
+    structure: Structure, value: Term, axes: tuple[Axis, Axis], element: str
+) -> tuple[str, Axis]:
+    """How an operand is filled, and its contiguous axis."""
+    bare = value.argument if isinstance(value, Cast) and value.dtype == element else value
+    if isinstance(bare, Load) and bare.buffer.dtype in _COPIED[element]:
+        for inner in axes:
+            size = _copy_size(bare, inner, axes)
+            if size:
+                return f"copy{size}", inner
+    return "compute", _longest_run(value, axes)
+
+
+def _copy_size(load: Load, inner: Axis, axes: tuple[Axis, Axis]) -> int:
+    """The bytes of one asynchronous copy along `inner`: 16, 8, 4, or 0 where none is aligned."""
+    form = offset(load)
+    outer = axes[0] if inner == axes[1] else axes[1]
+    if coefficient(form, inner) != 1 or coefficient(form, outer) is None:
+        return 0
+    width = DTYPES[load.buffer.dtype].bytes
+    size = divisor(form, inner, 16 // width) * width
+    return size if size >= 4 else 0
+
+
+def _longest_run(value: Term, axes: tuple[Axis, Axis]) -> Axis:
+    """The axis along which the largest Load is contiguous; the contracted axis where none is."""
+    loads = [t for t in walk(value) if isinstance(t, Load)]
+    for load in sorted(loads, key=lambda t: -t.buffer.size):
+        for axis in axes:
+            if coefficient(offset(load), axis) == 1:
+                return axis
+    return axes[1]

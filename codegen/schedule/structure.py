@@ -1,0 +1,216 @@
+"""Which tile programs the tensor-core path takes, and the roles of their axes.
+
+Every contraction multiplies a left operand (rows x depth) by a right one (depth x columns). One row
+axis is common to all of them; a tile computed from an accumulator is a left operand. A value is
+- **pure**: reads and maps of reads; it is inlined as a term of Loads wherever it is used;
+- a **fragment**: an accumulator, or computed from one; it lies in registers, over the row axis and
+  at most one column axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, TileProgram, Write
+from nautile.codegen.types import dtype_of
+from nautile.terms import Axis, Cast, Index, Load, Term, transform, walk
+
+__all__ = ["Contraction", "Structure", "UnsupportedError", "analyse", "statements"]
+
+OPERANDS = {"bf16": "bf16", "f16": "f16", "tf32": "tf32", "f8e4m3": "f16", "f8e5m2": "f16"}
+FOLDS = ("sum", "max", "min", "prod")
+
+
+class UnsupportedError(Exception):
+    """The program's shape is none that this path covers; the general path takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """An Mma with its operands put in order: left has the row axis, right the column axis; `axis`
+    is the contracted axis with a tile, other contracted axes are looped one by one."""
+
+    statement: Mma
+    left: Tile
+    right: Tile
+    column: Axis
+    axis: Axis
+    operand: str
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    program: TileProgram
+    row: Axis
+    contractions: dict[str, Contraction]
+    pure: dict[str, Term]
+    columns: dict[str, Axis | None]
+
+    def inline(self, term: Term) -> Term:
+        """The term with pure tiles replaced by their Loads."""
+        return _inline(term, self.pure)
+
+    def width(self, axis: Axis) -> int:
+        """The tile of an axis, padded to whole fragments."""
+        return -(-self.program.tiles[axis] // 16) * 16
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """All statements in order, a Loop before its body."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from statements(statement.body)
+
+
+def analyse(program: TileProgram) -> Structure:
+    """The roles of axes and tiles, or UnsupportedError with the reason."""
+    found = list(statements(program.body))
+    mmas = [s for s in found if isinstance(s, Mma)]
+    if not mmas:
+        raise UnsupportedError("no contraction")
+    pure = _pure(found)
+    row = _row_axis(program, mmas, pure, found)
+    contractions = {s.target.name: _orient(program, s, row) for s in mmas}
+    columns = _columns(found, pure, row, {c.column for c in contractions.values()})
+    structure = Structure(program, row, contractions, pure, columns)
+    _check(structure, found)
+    return structure
+
+
+def _pure(found: list[Statement]) -> dict[str, Term]:
+    """Reads and maps that no fragment enters, as terms of Loads."""
+    pure: dict[str, Term] = {}
+    for s in found:
+        if isinstance(s, Read) and all(_known(c, pure) for c in s.coordinates):
+            value: Term = Load(s.buffer, tuple(_inline(c, pure) for c in s.coordinates))
+        elif isinstance(s, Map) and _known(s.value, pure):
+            value = _inline(s.value, pure)
+        else:
+            continue
+        narrow = s.target.dtype not in ("f32", "f64", "i32", "i64", "bool")
+        if narrow and dtype_of(value) != s.target.dtype:
+            value = Cast(s.target.dtype, value)
+        pure[s.target.name] = value
+    return pure
+
+
+def _known(term: Term, pure: dict[str, Term]) -> bool:
+    return all(t.tile.name in pure for t in walk(term) if isinstance(t, Ref))
+
+
+def _inline(term: Term, pure: dict[str, Term]) -> Term:
+    def step(t: Term) -> Term:
+        return pure.get(t.tile.name, t) if isinstance(t, Ref) else t
+
+    return transform(term, step)
+
+
+def _row_axis(
+    program: TileProgram, mmas: list[Mma], pure: dict[str, Term], found: list[Statement]
+) -> Axis:
+    """The axis that every contraction has on one side, and that no fold removes."""
+    choices = [a for a in _sides(program, mmas[0]) if all(_has_row(program, s, a) for s in mmas)]
+    for s in mmas:
+        for here, other in ((s.left, s.right), (s.right, s.left)):
+            if here.name not in pure:
+                choices = [a for a in choices if a in here.axes and a not in other.axes]
+    folded = {s.axis for s in found if isinstance(s, Fold)}
+    choices = [a for a in choices if a not in folded]
+    if not choices:
+        raise UnsupportedError("no row axis is common to the contractions")
+    contiguous = {
+        s.coordinates[-1].axis
+        for s in found
+        if isinstance(s, Write) and s.coordinates and isinstance(s.coordinates[-1], Index)
+    }
+    return min(choices, key=lambda a: a in contiguous)
+
+
+def _sides(program: TileProgram, s: Mma) -> list[Axis]:
+    """The axis with a tile on the left and on the right of a contraction."""
+    left = [a for a in s.left.axes if a not in s.right.axes]
+    right = [a for a in s.right.axes if a not in s.left.axes]
+    return [_main(program, axes) for axes in (left, right) if axes]
+
+
+def _main(program: TileProgram, axes: list[Axis]) -> Axis:
+    large = [a for a in axes if program.tiles[a] > 1]
+    if len(large) > 1:
+        raise UnsupportedError(f"tiles of {', '.join(map(str, large))} on one side of a contraction")
+    return large[0] if large else max(axes, key=lambda a: a.extent)
+
+
+def _has_row(program: TileProgram, s: Mma, axis: Axis) -> bool:
+    return axis in _sides(program, s)
+
+
+def _orient(program: TileProgram, s: Mma, row: Axis) -> Contraction:
+    left, right = (s.left, s.right) if row in s.left.axes else (s.right, s.left)
+    sides = [a for a in _sides(program, s) if a != row]
+    if not sides:
+        raise UnsupportedError(f"{s.target.name} has no column axis")
+    shared = [a for a in left.axes if a in right.axes and a not in s.axes]
+    if any(program.tiles[a] > 1 for a in shared):
+        raise UnsupportedError(f"{s.target.name} has a batch axis with a tile")
+    if s.operand not in OPERANDS:
+        raise UnsupportedError(f"{s.operand} is no operand type of the tensor cores")
+    inner = _main(program, list(s.axes))
+    return Contraction(s, left, right, sides[0], inner, s.operand)
+
+
+def _columns(
+    found: list[Statement], pure: dict[str, Term], row: Axis, columns: set[Axis]
+) -> dict[str, Axis | None]:
+    """The column axis of every fragment (None for one value a row)."""
+    result: dict[str, Axis | None] = {}
+    for s in found:
+        if not isinstance(s, (Map, Fold, Mma)) or s.target.name in pure:
+            continue
+        for tile in (s.target, s.before) if isinstance(s, Fold) else (s.target,):
+            if tile is None:
+                continue
+            own = [a for a in tile.axes if a in columns]
+            if row not in tile.axes or len(own) > 1:
+                raise UnsupportedError(f"{tile.name} is not over rows and at most one column axis")
+            result[tile.name] = own[0] if own else None
+    return result
+
+
+def _check(structure: Structure, found: list[Statement]) -> None:
+    tiles, columns = structure.program.tiles, structure.columns
+    for c in structure.contractions.values():
+        for axis in (structure.row, c.column, c.axis):
+            if tiles[axis] % 16 and tiles[axis] < axis.extent:
+                raise UnsupportedError(f"the tile of {axis} is no multiple of 16")
+        if c.left.name not in structure.pure and columns[c.left.name] != c.axis:
+            raise UnsupportedError(f"{c.left.name} is not over the contracted axis")
+        if c.right.name not in structure.pure:
+            raise UnsupportedError(f"both operands of {c.statement.target.name} are computed")
+    for s in found:
+        if isinstance(s, Read) and s.target.name not in structure.pure:
+            raise UnsupportedError(f"{s.target.name} is read at computed positions")
+        if isinstance(s, Fold):
+            _check_fold(structure, s)
+        if isinstance(s, Loop):
+            _check_bounds(structure, s)
+
+
+def _check_fold(structure: Structure, s: Fold) -> None:
+    if s.monoid not in FOLDS:
+        raise UnsupportedError(f"a fold by {s.monoid}")
+    if s.source.name in structure.pure or structure.columns.get(s.source.name) != s.axis:
+        raise UnsupportedError(f"{s.target.name} folds along an axis that is not its columns")
+    if s.repair is not None and s.monoid != "sum":
+        raise UnsupportedError("a repaired fold that is not a sum")
+    for tile in (s.target, s.source):
+        if tile.dtype in ("f64", "i64", "i32", "bool"):
+            raise UnsupportedError(f"a fold of {tile.dtype}")
+
+
+def _check_bounds(structure: Structure, s: Loop) -> None:
+    b = s.bounds
+    for term in (b.first, b.stop, b.whole_first, b.whole_stop):
+        if term is not None and any(isinstance(t, (Load, Ref)) for t in walk(term)):
+            raise UnsupportedError("loop bounds that read memory")

@@ -1,0 +1,129 @@
+"""What the tensor-core path for sm_80 and later can hold: the table that the cost model reads.
+
+Tiles. Row, column and depth tiles are multiples of 16, or at least the extent (they are then padded
+to 16). Powers of two from 16 to 256 are best for rows and columns; depth 32 or 64 (16-bit operands),
+16 or 32 (tf32).
+
+Registers. A thread holds rows x columns / (32 x warps) accumulator registers:
+- a contraction (and contractions that share an operand, counted together): at most 128 a thread,
+  at most 8 warps, so rows x sum of columns <= 32768. Best: 128 x 128 with 4 warps (two blocks a
+  multiprocessor), 128 x 256 with 8; a gated pair: 128 x (128 + 128) with 8.
+- a streamed chain (scores -> pointwise -> second contraction), or any fold along columns: warps
+  divide the rows only, each at least 16 of them; a thread holds, per 16 rows of its warp, half of
+  all accumulator columns plus a quarter of each packed operand's. At most 232. With scores of 64
+  columns and values of 128: 32 rows a warp; 128 rows need 4 warps.
+
+Shared memory. slots x (right and left tiles of one block) + tiles that stay. 101376 bytes run on
+every card from sm_80 to sm_120; H100 and H200 have 232448.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nautile.dtypes import DTYPES
+
+__all__ = [
+    "LARGE_SHARED",
+    "PORTABLE_SHARED",
+    "Options",
+    "chain_registers",
+    "chain_warps",
+    "contraction_warps",
+    "feasible",
+    "ring_stages",
+]
+
+PORTABLE_SHARED = 101376
+LARGE_SHARED = 232448
+CONTRACTION_REGISTERS = 128
+CHAIN_REGISTERS = 232
+MAX_WARPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Schedule choices that a tile program leaves open; None takes the default. `group` row tiles
+    are walked together for the second-level cache."""
+
+    warp_rows: int | None = None
+    warp_columns: int | None = None
+    stages: int | None = None
+    group: int | None = None
+    blocks: int | None = None
+    shared_limit: int = PORTABLE_SHARED
+    double_buffer: bool | None = None
+
+
+def contraction_warps(rows: int, columns: Sequence[int]) -> tuple[int, int] | None:
+    """Warps along rows and columns for accumulators of the given widths, or None where none fit:
+    the fewest warps whose accumulators fit, then the squarest warp tile."""
+    best: tuple[int, int, int] | None = None
+    for wm in (1, 2, 4, 8):
+        for wn in (1, 2, 4, 8):
+            if wm * wn > MAX_WARPS or not _splits(rows, wm) or any(not _splits(c, wn) for c in columns):
+                continue
+            if rows * sum(columns) > CONTRACTION_REGISTERS * 32 * wm * wn:
+                continue
+            traffic = rows // wm + sum(columns) // wn
+            if best is None or (max(wm * wn, 4), traffic, wm) < best:
+                best, chosen = (max(wm * wn, 4), traffic, wm), (wm, wn)
+    return None if best is None else chosen
+
+
+def _splits(width: int, warps: int) -> bool:
+    """Whether warps can divide a tile: into multiples of 16, powers of two where more than one."""
+    part = width // warps
+    return width % (16 * warps) == 0 and (warps == 1 or part & (part - 1) == 0)
+
+
+def chain_registers(row_fragments: int, columns: Sequence[int], packed: Sequence[int]) -> int:
+    """Registers of a thread for accumulators and packed operands of the given widths."""
+    return row_fragments * (sum(columns) // 2 + sum(packed) // 4)
+
+
+def chain_warps(rows: int, columns: Sequence[int], packed: Sequence[int]) -> int | None:
+    """Warps along the rows of a chain: the fewest that fit, or None."""
+    for warps in (1, 2, 4, 8):
+        if rows % (16 * warps) == 0 and rows // (16 * warps) <= 2:
+            registers = chain_registers(rows // (16 * warps), columns, packed)
+            if registers <= CHAIN_REGISTERS:
+                return warps
+    return None
+
+
+def ring_stages(slot: int, stay: int, limit: int, most: int) -> int | None:
+    """As many slots as fit beside what stays, at most `most`; None where two do not fit."""
+    stages = min(most, (limit - stay) // slot) if slot else most
+    return stages if stages >= 2 else None
+
+
+def feasible(
+    rows: int,
+    columns: Sequence[int],
+    depth: int,
+    operand: str,
+    *,
+    chain: bool = False,
+    packed: Sequence[int] = (),
+    stay_bytes: int = 0,
+    slot_bytes: int | None = None,
+    shared_limit: int = LARGE_SHARED,
+) -> bool:
+    """Whether a block of these tiles can be scheduled. `columns` are the widths of all accumulators
+    alive together; for a chain, `packed` those of the operands that stay in registers. Unless
+    `slot_bytes` is given, a slot holds the left tile and one right tile for each accumulator."""
+    widths = [_padded(c) for c in columns]
+    warps: object = (
+        chain_warps(_padded(rows), widths, [_padded(p) for p in packed])
+        if chain
+        else contraction_warps(_padded(rows), widths)
+    )
+    if slot_bytes is None:
+        slot_bytes = (_padded(rows) + sum(widths)) * _padded(depth) * DTYPES[operand].bytes
+    return warps is not None and ring_stages(slot_bytes, stay_bytes, shared_limit, 4) is not None
+
+
+def _padded(tile: int) -> int:
+    return -(-tile // 16) * 16
