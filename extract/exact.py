@@ -1,0 +1,291 @@
+"""The cheapest valid selection, by integer programming with HiGHS.
+
+```
+x[k]    column k runs                        z[k,o]  k is the maker of o  (z = x for one output)
+minimise sum cost[k] x[k]
+(1) every root has a maker             sum_k z[k,r] = 1
+(2) what makes o needs l made          sum_{k: makes o, needs l} z[k,o] <= sum_k z[k,l]    all (o, l)
+(3) a maker runs                       z[k,o] <= x[k]
+(4) one maker at most                  sum_k z[k,o] <= 1
+```
+
+(2) summed over the alternatives for o is what makes the relaxation tight. Selections whose makers
+wait for one another are cut off lazily: the makers round a cycle may not all be chosen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import highspy
+import networkx as nx
+import numpy as np
+
+from nautile.extract.greedy import GreedyDag, GreedyTree
+from nautile.extract.selection import Column, Selection, prune, selection
+
+__all__ = ["Exact", "relaxation", "runners_up"]
+
+Cut = tuple[tuple[int, int | None], ...]  # (column, item made) pairs; None: the column runs
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The integer program. `seconds` is a wall-clock limit: when it ends first, the best selection
+    found so far comes back with its true bound. `force` and `forbid` name columns; `cuts` are sets
+    of columns that may not all run."""
+
+    seconds: float = 30.0
+    relative_gap: float = 1e-9
+    force: frozenset[int] = frozenset()
+    forbid: frozenset[int] = frozenset()
+    cuts: tuple[frozenset[int], ...] = ()
+    margin: float = 0.0
+    name: str = "exact"
+    optimal_for: str = "all"
+
+    def __call__(self, columns: Sequence[Column], roots: Sequence[int]) -> Selection | None:
+        incumbent = self._incumbent(columns, roots)
+        ceiling = float("inf") if incumbent is None else incumbent.cost * (1 + self.margin)
+        kept = [k for k in prune(columns, roots, ceiling) if k not in self.forbid]
+        kept = sorted({*kept, *self.force})
+        return self._solve(columns, roots, kept, incumbent)
+
+    def _incumbent(self, columns: Sequence[Column], roots: Sequence[int]) -> Selection | None:
+        if self.force or self.forbid or self.cuts:
+            return None
+        answers = [a for e in (GreedyTree(), GreedyDag()) if (a := e(columns, roots)) is not None]
+        return min(answers, key=lambda a: a.cost, default=None)
+
+    def _solve(
+        self,
+        columns: Sequence[Column],
+        roots: Sequence[int],
+        kept: list[int],
+        incumbent: Selection | None,
+    ) -> Selection | None:
+        deadline = time.monotonic() + self.seconds
+        cuts: list[Cut] = [tuple((k, None) for k in sorted(cut)) for cut in self.cuts]
+        bound = 0.0
+        while True:
+            left = max(0.1, deadline - time.monotonic())
+            model = _Model(columns, roots, kept, cuts, self.force)
+            answer = model.run(left, self.relative_gap)
+            if answer is None:
+                return _bounded(incumbent, bound)
+            maker, lower = answer
+            bound = max(bound, lower)
+            rings = _rings(columns, maker)
+            if not rings:
+                return selection(columns, maker, bound=self._settled(columns, maker, bound))
+            if time.monotonic() > deadline:
+                return _bounded(incumbent, bound)
+            cuts += rings
+
+    def _settled(self, columns: Sequence[Column], maker: Mapping[int, int], bound: float) -> float:
+        cost = sum(columns[k].cost for k in set(maker.values()))
+        return cost if cost - bound <= 1e-7 * max(cost, 1e-12) else bound
+
+
+def _bounded(incumbent: Selection | None, bound: float) -> Selection | None:
+    if incumbent is None:
+        return None
+    gap = (incumbent.cost - bound) / incumbent.cost if incumbent.cost else 0.0
+    return Selection(incumbent.columns, incumbent.maker, incumbent.cost, bound, gap)
+
+
+def runners_up(
+    columns: Sequence[Column], roots: Sequence[int], count: int, *, seconds: float = 10.0
+) -> tuple[Selection, ...]:
+    """The `count` cheapest selections, best first, that differ in the set of columns that run."""
+    found: list[Selection] = []
+    deadline = time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < deadline:
+        cuts = tuple(frozenset(s.columns) for s in found)
+        left = max(0.1, deadline - time.monotonic())
+        answer = Exact(seconds=left, cuts=cuts)(columns, roots)
+        if answer is None:
+            break
+        found.append(answer)
+    return tuple(found)
+
+
+def _rings(columns: Sequence[Column], maker: Mapping[int, int]) -> list[Cut]:
+    """For each knot of makers that wait for one another, the makers round one cycle."""
+    graph: Any = nx.DiGraph()
+    graph.add_edges_from((n, o) for o, k in sorted(maker.items()) for n in sorted(columns[k].needs))
+    rings: list[Cut] = []
+    for knot in nx.strongly_connected_components(graph):
+        part = graph.subgraph(knot)
+        if len(knot) > 1 or part.number_of_edges():
+            ring = nx.find_cycle(part)
+            rings.append(tuple(sorted((maker[o], o) for _, o in ring)))
+    return rings
+
+
+@dataclass(slots=True)
+class Relaxation:
+    """The linear relaxation: its value, and the dual prices of making items and of loading."""
+
+    value: float
+    worth: Mapping[int, float]
+    toll: Mapping[tuple[int, int], float]
+
+    def reduced(self, column: Column) -> float:
+        """The column's cost less what the relaxation would pay for what it makes."""
+        gain = 0.0
+        for o in column.makes:
+            tolls = sum(self.toll.get((o, n), 0.0) for n in column.needs)
+            gain += max(0.0, self.worth.get(o, 0.0) - tolls)
+        return column.cost - gain
+
+
+def relaxation(columns: Sequence[Column], roots: Sequence[int]) -> Relaxation | None:
+    """Solve the linear relaxation over all columns."""
+    return _Model(columns, roots, list(range(len(columns))), [], frozenset()).relax()
+
+
+@dataclass(slots=True)
+class _Model:
+    """Variables and rows of one integer program over the columns `kept`."""
+
+    columns: Sequence[Column]
+    roots: Sequence[int]
+    kept: list[int]
+    cuts: Sequence[Cut]
+    force: frozenset[int]
+    runs: dict[int, int] = field(default_factory=dict)
+    makes: dict[tuple[int, int], int] = field(default_factory=dict)
+    rows: list[tuple[float, float, dict[int, float]]] = field(default_factory=list)
+    tags: list[int | tuple[int, int] | None] = field(default_factory=list)
+    variables: int = 0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._variables()
+        self._rows()
+
+    def _variables(self) -> None:
+        for k in self.kept:
+            self.runs[k] = self.variables
+            self.variables += 1
+        for k in self.kept:
+            items = sorted(self.columns[k].makes)
+            for item in items:
+                if len(items) == 1:
+                    self.makes[k, item] = self.runs[k]
+                else:
+                    self.makes[k, item] = self.variables
+                    self.variables += 1
+        dearest = max((self.columns[k].cost for k in self.kept), default=1.0)
+        self.scale = 100.0 / dearest if dearest > 0 else 1.0
+
+    def _rows(self) -> None:
+        made: dict[int, list[int]] = {}
+        pairs: dict[tuple[int, int], list[int]] = {}
+        for (k, item), variable in self.makes.items():
+            made.setdefault(item, []).append(variable)
+            for need in sorted(self.columns[k].needs):
+                pairs.setdefault((item, need), []).append(variable)
+        wanted = dict.fromkeys(self.roots)
+        for root in wanted:
+            self._add(1, 1, dict.fromkeys(made.get(root, ()), 1.0), root)
+        for (item, need), users in pairs.items():
+            row = dict.fromkeys(made.get(need, ()), 1.0)
+            for variable in users:
+                row[variable] = row.get(variable, 0.0) - 1.0
+            self._add(0, np.inf, row, (item, need))
+        for item, variables in made.items():
+            if item not in wanted and len(variables) > 1:
+                self._add(-np.inf, 1, dict.fromkeys(variables, 1.0), None)
+        for (k, _), variable in self.makes.items():
+            if variable != self.runs[k]:
+                self._add(0, np.inf, {self.runs[k]: 1.0, variable: -1.0}, None)
+        for cut in self.cuts:
+            self._cut(cut)
+
+    def _cut(self, cut: Cut) -> None:
+        variables = []
+        for k, item in cut:
+            if k not in self.runs:
+                return
+            variables.append(self.runs[k] if item is None else self.makes[k, item])
+        self._add(-np.inf, len(variables) - 1, dict.fromkeys(variables, 1.0), None)
+
+    def _add(
+        self, low: float, high: float, row: dict[int, float], tag: int | tuple[int, int] | None
+    ) -> None:
+        self.rows.append((low, high, row))
+        self.tags.append(tag)
+
+    def _build(self, *, integral: bool) -> Any:
+        h = highspy.Highs()
+        h.setOptionValue("output_flag", False)
+        h.setOptionValue("threads", 1)
+        h.setOptionValue("random_seed", 0)
+        low, high = np.zeros(self.variables), np.ones(self.variables)
+        for k in self.force:
+            low[self.runs[k]] = 1.0
+        h.addVars(self.variables, low, high)
+        ids = np.arange(self.variables, dtype=np.int32)
+        cost = np.zeros(self.variables)
+        for k, variable in self.runs.items():
+            cost[variable] = self.columns[k].cost * self.scale
+        h.changeColsCost(self.variables, ids, cost)
+        if integral:
+            h.changeColsIntegrality(self.variables, ids, np.ones(self.variables, dtype=np.uint8))
+        starts = np.cumsum([0] + [len(row) for _, _, row in self.rows[:-1]]).astype(np.int32)
+        index = np.array([v for _, _, row in self.rows for v in row], dtype=np.int32)
+        value = np.array([c for _, _, row in self.rows for c in row.values()], dtype=float)
+        lows = np.array([a for a, _, _ in self.rows], dtype=float)
+        highs = np.array([b for _, b, _ in self.rows], dtype=float)
+        h.addRows(len(self.rows), lows, highs, len(index), starts, index, value)
+        return h
+
+    def run(self, seconds: float, gap: float) -> tuple[dict[int, int], float] | None:
+        """Makers of the needed items and a lower bound on the cost, or None without an answer."""
+        if any(not row for low, _, row in self.rows if low > 0):
+            return None
+        h = self._build(integral=True)
+        h.setOptionValue("time_limit", float(seconds))
+        h.setOptionValue("mip_rel_gap", gap)
+        h.setOptionValue("mip_abs_gap", 0.0)
+        h.run()
+        info = h.getInfo()
+        if info.primal_solution_status != 2:
+            return None
+        values = h.getSolution().col_value
+        bound = max(0.0, float(info.mip_dual_bound)) / self.scale
+        return self._needed({p: v for p, v in self.makes.items() if values[v] > 0.5}), bound
+
+    def _needed(self, chosen: Mapping[tuple[int, int], int]) -> dict[int, int]:
+        """The makers that the roots need, without idle ones."""
+        by_item = {item: k for k, item in chosen}
+        maker: dict[int, int] = {}
+        todo = [*self.roots, *(i for k, i in chosen if k in self.force)]
+        while todo:
+            item = todo.pop()
+            if item not in maker:
+                maker[item] = by_item[item]
+                todo += self.columns[by_item[item]].needs
+        return dict(sorted(maker.items()))
+
+    def relax(self) -> Relaxation | None:
+        """The linear relaxation with its duals."""
+        h = self._build(integral=False)
+        h.run()
+        info = h.getInfo()
+        if info.primal_solution_status != 2:
+            return None
+        worth: dict[int, float] = {}
+        toll: dict[tuple[int, int], float] = {}
+        for tag, dual in zip(self.tags, h.getSolution().row_dual, strict=True):
+            if isinstance(tag, tuple):
+                toll[tag] = dual / self.scale
+                worth[tag[1]] = worth.get(tag[1], 0.0) + dual / self.scale
+            elif tag is not None:
+                worth[tag] = worth.get(tag, 0.0) + dual / self.scale
+        return Relaxation(float(info.objective_function_value) / self.scale, worth, toll)

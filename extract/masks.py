@@ -1,0 +1,154 @@
+"""Affine masks: which blocks of a streamed pass do any work.
+
+A pass over an axis may skip a block where every reduction of the pass adds nothing: a max or an
+online sum over `where(p, x, -inf)`, a sum over `where(p, x, 0)`. `p` counts where it is a
+conjunction of comparisons of affine index expressions; conjuncts that are not are never charged
+for (they keep every block).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from nautile.extract.footprint import Affine, affine
+from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term
+
+__all__ = ["Conjunct", "alive", "conjuncts", "pass_mask"]
+
+Conjunct = tuple[tuple[tuple[Axis, int], ...], int]  # sum c * axis + constant <= 0
+Mask = frozenset[Conjunct]
+NONE: Mask = frozenset()
+
+
+def pass_mask(reductions: Iterable[Term]) -> Mask:
+    """The conjuncts outside of which every one of the reductions adds nothing."""
+    memo: dict[tuple[Term, bool], Mask] = {}
+    common: Mask | None = None
+    for root in reductions:
+        assert isinstance(root, (Reduce, Online))
+        own = _neutral(root, memo)
+        common = own if common is None else common & own
+    return common or NONE
+
+
+def _neutral(root: Reduce | Online, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+    if isinstance(root, Online):
+        return _vanishes(root.body, memo)
+    if root.monoid == "sum":
+        return _vanishes(root.body, memo)
+    return _sinks(root.body, memo) if root.monoid == "max" else NONE
+
+
+def _sinks(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+    """Conjuncts outside of which the term is -inf."""
+    key = (term, True)
+    if key not in memo:
+        memo[key] = NONE
+        memo[key] = _sinks_now(term, memo)
+    return memo[key]
+
+
+def _sinks_now(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+    match term:
+        case Apply("where", (condition, value, other)) if _is(other, -math.inf):
+            return conjuncts(condition) | _sinks(value, memo)
+        case Apply("sub", (left, _)):
+            return _sinks(left, memo)
+        case Apply("add", (left, right)):
+            return _sinks(left, memo) | _sinks(right, memo)
+        case Apply("mul", (left, right)):
+            for value, factor in ((left, right), (right, left)):
+                if _positive(factor):
+                    return _sinks(value, memo)
+        case Apply("div", (value, by)) if _positive(by):
+            return _sinks(value, memo)
+        case Cast(_, argument):
+            return _sinks(argument, memo)
+    return NONE
+
+
+def _vanishes(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+    """Conjuncts outside of which the term is 0."""
+    key = (term, False)
+    if key not in memo:
+        memo[key] = NONE
+        memo[key] = _vanishes_now(term, memo)
+    return memo[key]
+
+
+def _vanishes_now(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+    match term:
+        case Apply("where", (condition, value, other)) if _is(other, 0):
+            return conjuncts(condition) | _vanishes(value, memo)
+        case Apply("exp" | "exp2", (argument,)):
+            return _sinks(argument, memo)
+        case Apply("mul", (left, right)):
+            return _vanishes(left, memo) | _vanishes(right, memo)
+        case Apply("div", (left, _)):
+            return _vanishes(left, memo)
+        case Apply("add" | "sub", (left, right)):
+            return _vanishes(left, memo) & _vanishes(right, memo)
+        case Apply("neg", (argument,)) | Cast(_, argument):
+            return _vanishes(argument, memo)
+        case Reduce("sum", _, body):
+            return frozenset(c for c in _vanishes(body, memo) if _within(c, term))
+    return NONE
+
+
+def _within(conjunct: Conjunct, term: Term) -> bool:
+    return all(axis in term.free for axis, _ in conjunct[0])
+
+
+def _is(term: Term, value: float) -> bool:
+    return isinstance(term, Const) and not isinstance(term.value, bool) and term.value == value
+
+
+def _positive(term: Term) -> bool:
+    return (
+        isinstance(term, Const) and not isinstance(term.value, bool) and 0 < term.value < math.inf
+    )
+
+
+def conjuncts(condition: Term) -> Mask:
+    """The affine conjuncts of a condition, each as `sum c * axis + constant <= 0`."""
+    match condition:
+        case Apply("and", (left, right)):
+            return conjuncts(left) | conjuncts(right)
+        case Apply(("le" | "lt" | "ge" | "gt" | "eq") as operation, (left, right)):
+            a, b = affine(left), affine(right)
+            if a is not None and b is not None:
+                return _comparison(operation, a, b)
+    return NONE
+
+
+def _comparison(operation: str, a: Affine, b: Affine) -> Mask:
+    below, above = a.plus(b, -1), b.plus(a, -1)
+    if operation == "eq":
+        return frozenset({_conjunct(below, 0), _conjunct(above, 0)})
+    form = below if operation in ("le", "lt") else above
+    return frozenset({_conjunct(form, 1 if operation in ("lt", "gt") else 0)})
+
+
+def _conjunct(form: Affine, strict: int) -> Conjunct:
+    return tuple(sorted(form.coefficients.items())), form.constant + strict
+
+
+def alive(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> float:
+    """The share of the blocks over the mask's axes (tiles of the given sizes) that the streamed
+    pass has to run; axes without a tile count as one block."""
+    axes = sorted({a for form, _ in mask for a, _ in form} | {stream})
+    starts = [np.arange(0, a.extent, max(1, tiles.get(a, a.extent))) for a in axes]
+    if math.prod(len(s) for s in starts) > 4_000_000:
+        return 1.0
+    grids = dict(zip(axes, np.meshgrid(*starts, indexing="ij", sparse=True), strict=True))
+    keep = np.ones((1,) * len(axes), dtype=bool)
+    for form, constant in mask:
+        least = np.full((1,) * len(axes), constant)
+        for axis, c in form:
+            last = np.minimum(grids[axis] + max(1, tiles.get(axis, axis.extent)), axis.extent) - 1
+            least = least + c * (grids[axis] if c > 0 else last)
+        keep = keep & (least <= 0)
+    return float(np.broadcast_to(keep, [len(s) for s in starts]).mean())

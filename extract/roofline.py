@@ -1,0 +1,377 @@
+"""The predicted time of a part: a roofline over a device, all tilings of a body at once.
+
+Every quantity is a NumPy vector with one entry a tiling. The time is the largest of what each
+resource needs alone, plus a share of the others (they overlap imperfectly), plus the launch and the
+main loop's own steps. Sources: Williams, Waterman, Patterson, "Roofline", CACM 2009; the constants
+are measured (see the device profiles).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nautile.dtypes import DTYPES
+from nautile.extract.body import Body, Contraction, analyse, below
+from nautile.extract.device import Device
+from nautile.extract.footprint import Vector, elements, product
+from nautile.extract.kernel import Part, Prediction
+from nautile.extract.masks import alive, pass_mask
+from nautile.extract.tilings import tilings
+from nautile.extract.work import operation_cost
+from nautile.terms import Axis, Load, Online, Output, Reduce, Term
+
+__all__ = ["Priced", "price", "schedules"]
+
+OVERLAP = 0.2  # share of the smaller demands that is not hidden under the largest
+STAGES = 2  # copies of a streamed operand tile in shared memory
+REUSE = 40  # rows * columns / (rows + columns) of a tile at which operands come fast enough
+THREADS = 256
+SECTOR = 32  # bytes of the smallest memory transaction
+RESOURCES = ("dram", "l2", "tensor", "fp32", "special")
+
+
+@dataclass(slots=True)
+class Priced:
+    """The tilings of a body with their predicted seconds (inf where they do not fit)."""
+
+    body: Body
+    device: Device
+    tiles: Mapping[Axis, Vector]
+    seconds: Vector
+    demand: Mapping[str, Vector]
+    reads: Vector
+    writes: int
+    tensor_flops: Vector
+    vector_flops: Vector
+    special_ops: Vector
+    shared: Vector
+    registers: Vector
+    blocks: Vector
+
+    def best(self) -> float:
+        """Seconds of the fastest tiling that fits, inf where none does."""
+        return float(self.seconds.min()) if len(self.seconds) else float("inf")
+
+    def ranked(self, limit: int) -> tuple[tuple[Part, Prediction], ...]:
+        """The fastest tilings, best first."""
+        order = np.argsort(self.seconds, kind="stable")[:limit]
+        return tuple(self._schedule(int(k)) for k in order if np.isfinite(self.seconds[k]))
+
+    def _schedule(self, k: int) -> tuple[Part, Prediction]:
+        tiles = {axis: int(size[k]) for axis, size in self.tiles.items()}
+        streams = tuple(a for a in self.body.reduced if tiles[a] < a.extent)
+        shares = {name: float(self.demand[name][k]) for name in RESOURCES}
+        shares["launch"] = self.device.launch_seconds
+        prediction = Prediction(
+            seconds=float(self.seconds[k]),
+            bound=max(shares, key=lambda name: shares[name]),
+            reads_bytes=round(float(self.reads[k])),
+            writes_bytes=self.writes,
+            tensor_flops=round(float(self.tensor_flops[k])),
+            vector_flops=round(float(self.vector_flops[k])),
+            special_ops=round(float(self.special_ops[k])),
+            shared_bytes=int(self.shared[k]),
+            registers=int(self.registers[k]),
+            blocks=int(self.blocks[k]),
+            shares=shares,
+        )
+        return Part(self.body.outputs, tiles, streams), prediction
+
+
+def schedules(
+    outputs: tuple[Output, ...], device: Device, limit: int = 8, *, numerics: str = "real"
+) -> tuple[tuple[Part, Prediction], ...]:
+    """Alternative schedules of one part, best first; empty when no tiling fits the device."""
+    return price(outputs, device, numerics=numerics).ranked(limit)
+
+
+def price(
+    outputs: tuple[Output, ...], device: Device, *, numerics: str = "real", limit: int = 4000
+) -> Priced:
+    """Price every tiling of the part that computes `outputs` (at most about `limit`)."""
+    body = analyse(outputs, numerics=numerics)
+    return _Pricing(body, device, tilings(body, limit)).run()
+
+
+class _Pricing:
+    """One pricing: vectors shared by its steps."""
+
+    def __init__(self, body: Body, device: Device, tiles: dict[Axis, Vector]) -> None:
+        self.body, self.device, self.tiles = body, device, tiles
+        self.one = np.ones(len(next(iter(tiles.values()))) if tiles else 1)
+        self.count = {a: np.ceil(a.extent / tiles[a]) for a in body.axes}
+        self.streamed = {a: (self.count[a] > 1) for a in body.reduced}
+        self.extent = {a: self.one * a.extent for a in body.axes}
+        self.blocks = self.one
+        for axis in body.grid:
+            self.blocks = self.blocks * self.count[axis]
+        self.kept = self._kept()
+
+    def run(self) -> Priced:
+        vector, special, tensor_seconds, tensor_flops = self._compute()
+        reads, l2, shared = self._memory()
+        registers = self._registers()
+        writes = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
+        seconds, demand = self._time(
+            reads + writes, l2 + writes, vector, special, tensor_seconds, shared, registers
+        )
+        return Priced(
+            self.body, self.device, self.tiles, seconds, demand, reads, writes, tensor_flops,
+            vector, special, shared, registers, self.blocks,
+        )  # fmt: skip
+
+    # ---- how often a term is evaluated ---------------------------------------------------------
+
+    def _padded(self, axes: frozenset[Axis], running: frozenset[Axis] = frozenset()) -> Vector:
+        """Evaluations of a term with these axes by all blocks, ragged tiles counted whole. Along
+        `running` axes the term follows running values, which change once a tile."""
+        total = self.blocks
+        for axis in axes:
+            if axis in self.tiles:
+                total = total * (self.one if axis in running else self.tiles[axis])
+                if axis in self.body.reduced:
+                    total = total * self.count[axis]
+        return total
+
+    def _repeats(self, term: Term) -> Vector:
+        """How often one block evaluates the term: passes over streamed axes, masked blocks out."""
+        total = self.one
+        for axis, n in self.body.visits[term].items():
+            passes = [k for (a, k), bag in self.body.passes.items() if a == axis and term in bag]
+            share = sum(self.kept[axis, k] for k in passes)
+            total = total * np.where(self.streamed[axis], share, min(n, 1))
+        return total
+
+    def _kept(self) -> dict[tuple[Axis, int], Vector]:
+        """For each pass the share of its blocks that its mask leaves."""
+        kept = {}
+        for axis, k in self.body.passes:
+            roots = [r for r, s in self.body.stage.items() if s == k and _axis(r) == axis]
+            mask = pass_mask(roots) if roots and not self._stored_in(axis, k) else frozenset()
+            kept[axis, k] = self._alive(mask, axis) if mask else self.one
+        return kept
+
+    def _stored_in(self, axis: Axis, k: int) -> bool:
+        bag = self.body.passes[axis, k]
+        return any(o.term in bag and axis in o.axes for o in self.body.outputs)
+
+    def _alive(self, mask: frozenset, axis: Axis) -> Vector:  # type: ignore[type-arg]
+        axes = sorted({a for form, _ in mask for a, _ in form} | {axis})
+        rows = np.stack([self.tiles[a] if a in self.tiles else self.one for a in axes])
+        sizes, inverse = np.unique(rows, axis=1, return_inverse=True)
+        shares = [
+            alive(mask, {a: int(s) for a, s in zip(axes, column, strict=True)}, axis)
+            for column in sizes.T
+        ]
+        return np.array(shares)[inverse.reshape(-1)]
+
+    # ---- arithmetic ----------------------------------------------------------------------------
+
+    def _compute(self) -> tuple[Vector, Vector, Vector, Vector]:
+        vector = special = seconds = flops = self.one * 0
+        for term in self.body.inside:
+            if term in self.body.free:
+                continue
+            contraction = self.body.contractions.get(term)
+            if contraction is not None:
+                time, work, fma = self._contract(contraction)
+                seconds, flops, vector = seconds + time, flops + work, vector + fma
+            else:
+                v, s = operation_cost(term)
+                if v or s:
+                    times = self._padded(_walked(term), self.body.running[term]) * self._within(
+                        term
+                    )
+                    vector, special = vector + v * times, special + s * times
+        return vector, special, seconds, flops
+
+    def _within(self, term: Term) -> Vector:
+        """Repeats of a term, or for a reduction those of its own pass."""
+        if not isinstance(term, (Reduce, Online)):
+            return self._repeats(term)
+        axis = term.axis
+        own = np.where(self.streamed[axis], self.kept[axis, self.body.stage[term]], 1)
+        return own * self._repeats(term)
+
+    def _contract(self, c: Contraction) -> tuple[Vector, Vector, Vector]:
+        """(tensor seconds, tensor flops, FMA operations) of one contraction."""
+        assert isinstance(c.root, (Reduce, Online))
+        work = 2 * self._padded(c.left.free | c.right.free) * self._within(c.root)
+        rate = self.device.tensor_rate(c.operand) if c.operand else 0.0
+        if not rate:
+            return self.one * 0, self.one * 0, work / 2
+        rows, columns = (
+            product(c.rows, self.tiles, self.one),
+            product(c.columns, self.tiles, self.one),
+        )
+        depth = product(c.axes, self.tiles, self.one)
+        wide, tall, deep = np.maximum(rows, 16), np.maximum(columns, 8), np.maximum(depth, 16)
+        padding = wide / rows * tall / columns * deep / depth
+        reuse = np.minimum(1.0, wide * tall / (wide + tall) / REUSE)
+        return work * padding / reuse / rate, work, self.one * 0
+
+    # ---- memory --------------------------------------------------------------------------------
+
+    def _memory(self) -> tuple[Vector, Vector, Vector]:
+        """(bytes from memory, bytes through L2, shared memory of a block)."""
+        reads, l2, shared = self.one * 0, self.one * 0, self.one * 0
+        minimum: dict[str, Vector] = {}
+        size: dict[str, int] = {}
+        occupancy = np.maximum(1, np.minimum(self.blocks, self.device.sms))
+        groups = max(1, len({tuple(a in x.free for a in self.body.grid) for x in self.body.loads}))
+        for load in self.body.loads:
+            width = DTYPES[load.buffer.dtype].bytes
+            unique = elements(load, self.extent, self.one) * width
+            total = np.maximum(self._fetched(load) * width, unique * self._least(load))
+            l2 = l2 + total * self._waste(load, width)
+            again = total
+            if float(unique[0]) < self.device.l2_bytes / 2:
+                again = np.minimum(total, unique)
+            else:
+                sharing = np.minimum(self._missing(load), np.maximum(1, occupancy ** (1 / groups)))
+                again = np.maximum(np.minimum(total, unique), total / sharing)
+            reads = reads + again - np.minimum(again, unique)
+            name = load.buffer.name
+            minimum[name] = minimum.get(name, self.one * 0) + np.minimum(again, unique)
+            size[name] = load.buffer.size * width
+            shared = shared + self._held(load, width)
+        for name, least in minimum.items():
+            reads = reads + np.minimum(least, size[name])
+        return reads, l2, shared
+
+    def _least(self, load: Load) -> float:
+        return 0.0 if self._masked(load) else 1.0
+
+    def _masked(self, load: Load) -> bool:
+        return any(
+            float(self.kept[key].min()) < 1 for key, bag in self.body.passes.items() if load in bag
+        )
+
+    def _missing(self, load: Load) -> Vector:
+        """Blocks that read the same elements."""
+        total = self.one
+        for axis in self.body.grid:
+            if axis not in load.free:
+                total = total * self.count[axis]
+        return total
+
+    def _fetched(self, load: Load) -> Vector:
+        """Elements that all blocks fetch, each block its own footprint in every pass."""
+        block = {a: self.tiles[a] if a in self.body.grid else self.extent[a] for a in self.tiles}
+        total = elements(load, block, self.one) * self.blocks
+        exact = {c.axis for c in load.coordinates if hasattr(c, "axis")}
+        for axis in self.body.grid:
+            if axis in load.free and axis in exact:
+                total = total * self.extent[axis] / (self.count[axis] * self.tiles[axis])
+        if load in self.body.visits:
+            total = total * self._repeats(load)
+        for inner, outer in self.body.nested:
+            if inner in load.free and outer not in load.free:
+                both = self.streamed[inner] & self.streamed[outer]
+                total = total * np.where(both, self.count[outer], 1)
+        return total
+
+    def _waste(self, load: Load, width: int) -> Vector:
+        """Bytes moved for each byte used: a sector is fetched whole."""
+        if not load.coordinates:
+            return self.one
+        inner = load.coordinates[-1]
+        run = product(inner.free, self.tiles, self.one)
+        run = np.where(run == load.buffer.shape[-1], load.buffer.size, run)
+        return np.maximum(1.0, SECTOR / (run * width))
+
+    def _held(self, load: Load, width: int) -> Vector:
+        """Shared memory for the load's tile: operands of contractions, rows read more than once."""
+        visits = self.body.visits.get(load, {})
+        operand = any(load in _below(c) for c in self.body.contractions.values())
+        again = max(visits.values(), default=0) > 1
+        if not (operand or again):
+            return self.one * 0
+        streams = self.one < 0
+        for axis in load.free:
+            if axis in self.streamed:
+                streams = streams | self.streamed[axis]
+        held = elements(load, self.tiles, self.one) * width
+        return held * np.where(streams, STAGES if operand else 0, 1)
+
+    def _registers(self) -> Vector:
+        """Registers of one block: accumulators and reduction states, computed operands, threads."""
+        total = self.one * THREADS * 32
+        for root in self.body.stage:
+            if root in self.body.free:
+                continue
+            state = 2 if isinstance(root, Online) and root not in self.body.contractions else 1
+            total = total + product(root.free, self.tiles, self.one) * state
+        for c in self.body.contractions.values():
+            for operand in (c.left, c.right):
+                if not isinstance(operand, Load):
+                    total = total + product(operand.free, self.tiles, self.one) / 2
+        return total
+
+    # ---- time ----------------------------------------------------------------------------------
+
+    def _time(
+        self, dram: Vector, l2: Vector, vector: Vector, special: Vector, tensor: Vector,
+        shared: Vector, registers: Vector,
+    ) -> tuple[Vector, dict[str, Vector]]:  # fmt: skip
+        d = self.device
+        fits = (shared <= d.shared_bytes) & (registers <= d.registers)
+        resident = np.clip(
+            np.floor(np.minimum(d.shared_bytes / np.maximum(shared, 1), d.registers / registers)),
+            1,
+            4,
+        )
+        waves = np.ceil(self.blocks / (d.sms * resident))
+        tail = np.where(
+            self.blocks > 8 * d.sms, 1.02, np.ceil(self.blocks / d.sms) * d.sms / self.blocks
+        )
+        reach = np.minimum(1, self.blocks / d.memory_sms)
+        demand = {
+            "dram": dram / d.memory_bandwidth / reach,
+            "l2": l2 / d.l2_bandwidth / reach,
+            "tensor": tensor * tail,
+            "fp32": 2 * vector / d.fp32 * tail,
+            "special": special / d.special * tail,
+        }
+        stack = np.stack([demand[name] for name in RESOURCES])
+        most = stack.max(0)
+        seconds = most + OVERLAP * (stack.sum(0) - most)
+        seconds = seconds + d.launch_seconds + self._steps() * waves * d.step_seconds
+        return np.where(fits, seconds, np.inf), demand
+
+    def _steps(self) -> Vector:
+        """Trips of one block's loops, all passes together."""
+        total = self.one * 0
+        for axis, k in self.body.passes:
+            trips = self.count[axis] * self.kept[axis, k]
+            for inner, outer in self.body.nested:
+                if inner == axis:
+                    trips = trips * np.where(self.streamed[outer], self.count[outer], 1)
+            total = total + np.where(self.streamed[axis], trips, 0)
+        return total
+
+
+def _axis(term: Term) -> Axis:
+    assert isinstance(term, (Reduce, Online))
+    return term.axis
+
+
+def _walked(term: Term) -> frozenset[Axis]:
+    """The axes over which the term's own operation runs."""
+    return term.free | {term.axis} if isinstance(term, (Reduce, Online)) else term.free
+
+
+def _below(contraction: Contraction) -> frozenset[Load]:
+    """Loads that feed the operands of a contraction element by element."""
+    found: set[Load] = set()
+    stack = [contraction.left, contraction.right]
+    while stack:
+        term = stack.pop()
+        if isinstance(term, Load):
+            found.add(term)
+        elif not isinstance(term, (Reduce, Online)):
+            stack.extend(below(term))
+    return frozenset(found)

@@ -1,0 +1,143 @@
+"""Which tile sizes each axis of a body may take.
+
+The sets are those that the emitters cover: a part with a tensor contraction deals its row axis in
+{16, 32, 64, 128, 256} and its column axis in {8, .., 256}, walks summed axes in {16, 32, 64, 128} (or
+keeps them whole when short) and takes one batch position a block; a part without one keeps a few
+rows and a whole reduced axis (up to 32768 elements a block) or walks it in chunks; a part without
+reductions takes a flat tile of up to 8192 elements.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from nautile.extract.body import Body
+from nautile.extract.footprint import Vector
+from nautile.terms import Axis
+
+__all__ = ["RESIDENT", "tilings"]
+
+RESIDENT = 32768
+_ROWS = (16, 32, 64, 128, 256)
+_COLUMNS = (8, 16, 32, 64, 128, 256)
+_STREAM = (16, 32, 64, 128)
+_WHOLE = 256
+_FEW = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_CHUNK = (256, 512, 1024, 2048, 4096, 8192)
+_FLAT = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+
+
+def tilings(body: Body, limit: int) -> dict[Axis, Vector]:
+    """Every combination of tiles worth pricing, at most about `limit`: one vector an axis."""
+    options = _options(body)
+    while math.prod(len(o) for o in options.values()) > 50 * limit:
+        widest = max(options, key=lambda a: len(options[a]))
+        options[widest] = options[widest][::-2][::-1]
+    rows = np.array(list(itertools.product(*options.values())), dtype=float)
+    rows = rows.reshape(-1, len(options))
+    rows = rows[_sensible(body, list(options), rows)]
+    if len(rows) > limit:
+        rows = rows[:: -(-len(rows) // limit)]
+    return {axis: rows[:, k] for k, axis in enumerate(options)}
+
+
+def whole(axis: Axis, unit: int) -> int:
+    """The smallest multiple of `unit` that covers the axis."""
+    return -(-axis.extent // unit) * unit
+
+
+def _options(body: Body) -> dict[Axis, list[int]]:
+    if any(c.operand for c in body.contractions.values()):
+        return {a: _tensor_options(body, a) for a in body.axes}
+    if body.contractions:
+        return {a: _fma_options(body, a) for a in body.axes}
+    if body.reduced:
+        return {a: _row_options(body, a) for a in body.axes}
+    return {a: _capped(a, _FLAT) for a in body.axes}
+
+
+def _capped(axis: Axis, sizes: tuple[int, ...]) -> list[int]:
+    """The sizes below the extent, and the first power of two that covers it if it is in reach."""
+    below = [s for s in sizes if s < axis.extent]
+    top = next((s for s in sizes if s >= axis.extent), None)
+    return below + ([min(top, axis.extent)] if top is not None else [])
+
+
+def _tensor_options(body: Body, axis: Axis) -> list[int]:
+    roles = _roles(body, axis)
+    if axis in body.reduced:
+        if "summed" not in roles and not roles:
+            return _row_options(body, axis)
+        sizes = [s for s in _STREAM if s < axis.extent]
+        if axis.extent > _WHOLE:
+            return sizes
+        inside = any(inner == axis for inner, _ in body.nested)
+        return [whole(axis, 16)] if inside else sizes + [whole(axis, 16)]
+    if not roles & {"row", "column"} or axis.extent == 1:
+        return [1]
+    unit = 16 if "row" in roles else 8
+    sizes = [s for s in (_ROWS if "row" in roles else _COLUMNS) if s < axis.extent]
+    sizes += [whole(axis, unit)] if axis.extent <= _WHOLE else []
+    return sizes if _main(body, axis) else sorted({1, *(s for s in (2, 4) if s <= axis.extent)})
+
+
+def _fma_options(body: Body, axis: Axis) -> list[int]:
+    roles = _roles(body, axis)
+    if axis in body.reduced:
+        sizes = [s for s in (8, 16, 32) if s < axis.extent]
+        return sizes + ([axis.extent] if axis.extent <= 128 else [])
+    if not roles & {"row", "column"}:
+        return [1]
+    if not _main(body, axis):
+        return [1]
+    return _capped(axis, (8, 16, 32, 64, 128))
+
+
+def _row_options(body: Body, axis: Axis) -> list[int]:
+    if axis not in body.reduced:
+        return _capped(axis, _FEW)
+    chunks = [s for s in _CHUNK if s < axis.extent]
+    if axis.extent <= RESIDENT:
+        chunks = [s for s in chunks if 8 * s >= axis.extent] + [axis.extent]
+    return chunks
+
+
+def _roles(body: Body, axis: Axis) -> frozenset[str]:
+    found = set()
+    for c in body.contractions.values():
+        found |= {"row"} if axis in c.rows else set()
+        found |= {"column"} if axis in c.columns else set()
+        found |= {"summed"} if axis in c.axes else set()
+    return frozenset(found)
+
+
+def _main(body: Body, axis: Axis) -> bool:
+    """Of the row (or column) axes of a contraction, one gets the tile: the innermost stored one
+    of 16 positions or more, else the longest."""
+    for c in body.contractions.values():
+        for side in (c.rows, c.columns):
+            grid = [a for a in body.grid if a in side]
+            if axis in grid:
+                long = [a for a in grid if a.extent >= 16] or [max(grid, key=lambda a: a.extent)]
+                if axis == long[-1]:
+                    return True
+    return False
+
+
+def _sensible(body: Body, axes: list[Axis], rows: Vector) -> Vector:
+    """Combinations whose block holds neither too much nor pointlessly little."""
+    column: Mapping[Axis, Vector] = {a: rows[:, k] for k, a in enumerate(axes)}
+    size = np.ones(len(rows))
+    for axis in axes:
+        size = size * column[axis]
+    if body.contractions:
+        return np.ones(len(rows), dtype=bool)
+    most = RESIDENT if body.reduced else 8192
+    keep = size <= most
+    if not keep.any():
+        keep = size == size.min()
+    return keep
