@@ -1,0 +1,97 @@
+"""Contestants timed side by side: CUDA graphs replayed in random order, medians of rounds.
+
+Each contestant is a list of actions over different arrays, which take turns, so that no input stays
+in the L2 cache from one repetition to the next. The card's clocks follow its power and its
+temperature: only ratios within one run count.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["copy_bandwidth", "first_run", "race"]
+
+Actions = Sequence[Callable[[], Any]]
+SAMPLE_MS = 2.0
+
+
+def race(contestants: Mapping[str, Actions], rounds: int = 15) -> dict[str, float]:
+    """Median milliseconds of one repetition of each contestant."""
+    replays = {name: _captured(actions) for name, actions in contestants.items()}
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    order = list(replays)
+    random.seed(1)
+    for number in range(rounds + 2):
+        random.shuffle(order)
+        for name in order:
+            replay, count = replays[name]
+            ms = _elapsed(replay) / count
+            if number >= 2:
+                taken[name].append(ms)
+    return {name: statistics.median(ms) for name, ms in taken.items()}
+
+
+def _captured(actions: Actions) -> tuple[Callable[[], Any], int]:
+    """A replay of several rounds of the actions, and how many repetitions it holds."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for action in (*actions, *actions):
+            action()
+        side.synchronize()
+        once = _elapsed(lambda: [a() for a in actions])
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    rounds = max(1, min(40, round(SAMPLE_MS / max(once, 1e-3))))
+    return _graph(actions, rounds), rounds * len(actions)
+
+
+def _graph(actions: Actions, rounds: int) -> Callable[[], Any]:
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for _ in range(rounds):
+                for action in actions:
+                    action()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return lambda: [a() for _ in range(rounds) for a in actions]
+    return graph.replay
+
+
+def _elapsed(action: Callable[[], Any]) -> float:
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    action()
+    last.record()
+    last.synchronize()
+    return float(first.elapsed_time(last))
+
+
+def first_run(action: Callable[[], Any], limit: float, give_up: Callable[[], Any]) -> None:
+    """Run once and wait; a kernel that does not end within `limit` seconds ends the process after
+    `give_up`, since nothing else can be launched behind it."""
+    done = torch.cuda.Event()
+    action()
+    done.record()
+    deadline = time.monotonic() + limit
+    while not done.query():
+        if time.monotonic() > deadline:
+            give_up()
+            os._exit(3)
+        time.sleep(0.001)
+
+
+def copy_bandwidth() -> float:
+    """GB/s of a 1 GiB device copy, bytes read and written counted."""
+    source = torch.randint(0, 255, (1 << 30,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    ms = race({"copy": [lambda: target.copy_(source)]}, rounds=10)["copy"]
+    return 2 * source.numel() / ms / 1e6

@@ -1,0 +1,74 @@
+"""Render bench/results/*.json as bench/results/README.md.
+
+python bench/render.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+HEAD = "# Measurements\n\nRendered by `bench/render.py` from the JSON files beside this page.\n"
+NOTE = "A ratio is the peer's time over Nautile's: above 1, Nautile is faster.\n"
+
+
+def render(folder: Path) -> str:
+    """The page for all result files of a folder."""
+    parts = [HEAD, NOTE]
+    for path in sorted(folder.glob("*.json")):
+        records = json.loads(path.read_text())
+        parts.append(f"\n## {path.stem}\n\n{_stamp(records)}\n")
+        for group in dict.fromkeys(r["group"] for r in records):
+            parts.append(_table(group, [r for r in records if r["group"] == group]))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _stamp(records: list[dict[str, Any]]) -> str:
+    """Machine, date and versions, once for the file."""
+    first = records[0]
+    versions = ", ".join(f"{k} {v}" for r in records[:1] for k, v in r["versions"].items())
+    smi = ", ".join(f"{k} {v}" for k, v in first.get("smi", {}).items())
+    return f"{first['gpu']}, {first['date']}; {versions}" + (f"; {smi}" if smi else "") + "."
+
+
+def _table(group: str, records: list[dict[str, Any]]) -> str:
+    peers = list(dict.fromkeys(n for r in records for n in r["peers"]))
+    head = ["case", "correct", "error (torch's own)", "kernels", "ms", "rate", *peers]
+    lines = [f"\n### {group}\n", _row(head), _row(["---"] * len(head))]
+    return "\n".join(lines + [_row(_cells(r, peers)) for r in records])
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cells(r: dict[str, Any], peers: list[str]) -> list[str]:
+    ours = r["nautile"]
+    if ours is None:
+        why = str(r.get("error", ""))[:120].replace("|", "\\|").replace("\n", " ")
+        return [r["case"], "no", why, *[""] * (3 + len(peers))]
+    error = f"{r['relative_error']:.1e} ({r['naive_error']:.1e})" if "relative_error" in r else ""
+    times = [_ratio(r["peers"].get(n), ours["ms"]) for n in peers]
+    mark = "yes" if r["correct"] else "no"
+    return [r["case"], mark, error, str(ours["kernels"]), f"{ours['ms']:.4f}", _rate(r), *times]
+
+
+def _ratio(peer: dict[str, float] | None, ours: float) -> str:
+    return f"{peer['ms'] / ours:.2f} ({peer['ms']:.4f} ms)" if peer else ""
+
+
+def _rate(r: dict[str, Any]) -> str:
+    if r.get("tflops"):
+        return f"{r['tflops']['nautile']:.0f} TFLOP/s"
+    if r.get("of_copy"):
+        return f"{r['of_copy']:.0%} of copy"
+    return f"{r['gb_per_s']:.0f} GB/s" if r.get("gb_per_s") else ""
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+    (where / "README.md").write_text(render(where))
+    print(where / "README.md")
