@@ -90,6 +90,7 @@ class _Lowering:
     befores: set[Term] = field(default_factory=set)
     levels: dict[tuple[Term, Axes], int] = field(default_factory=dict)
     started: set[tuple[Axes, Axis, int]] = field(default_factory=set)
+    axes: dict[Term, Axes] = field(default_factory=dict)
     count: int = 0
 
     @classmethod
@@ -280,8 +281,19 @@ class _Lowering:
 
     def _tile(self, term: Term, dtype: str, prefix: str = "t") -> Tile:
         self.count += 1
-        axes = tuple(a for a in self.order if a in term.free)
+        varying = self._varying(term)
+        axes = tuple(a for a in self.order if a in varying)
         return Tile(f"{prefix}{self.count - 1}", axes, dtype)
+
+    def _varying(self, root: Term) -> Axes:
+        """The axes of the term's tile: a running value is one for the whole block of its axis."""
+        for term in walk(root):
+            if term not in self.axes:
+                inner = frozenset[Axis]().union(*(self.axes[c] for c in children(term)))
+                bound = {term.axis} if isinstance(term, (Reduce, Online)) else set()
+                own = {term.axis} if isinstance(term, Index) else set()
+                self.axes[term] = (inner | own) - bound
+        return self.axes[root]
 
     def _pointwise(self, scope: _Scope, root: Term, whole: Term | None) -> Term:
         """The term with every tile of its own replaced by a Ref."""

@@ -1,0 +1,111 @@
+"""Tile programs as text, for people: one statement a line, loops indented, tiles with their axes."""
+
+from __future__ import annotations
+
+from nautile.codegen.tile import (
+    Bounds,
+    Fold,
+    Loop,
+    Map,
+    Mma,
+    Read,
+    Ref,
+    Statement,
+    Tile,
+    TileProgram,
+    Write,
+)
+from nautile.codegen.types import carrier
+from nautile.operations import OPERATIONS
+from nautile.terms import Apply, Axis, Cast, Const, Index, Load, Term
+
+__all__ = ["show", "show_value"]
+
+
+def show(program: TileProgram) -> str:
+    """The whole program; `axis:tile/extent` introduces every axis."""
+    axes = " ".join(f"{a}:{t}/{a.extent}" for a, t in program.tiles.items())
+    head = f"tile program {program.name}  [{axes}]  grid ({', '.join(map(str, program.grid))})"
+    return "\n".join([head, *(line for s in program.body for line in _lines(s, 1))])
+
+
+def show_value(term: Term) -> str:
+    """A pointwise term, infix where the language has an infix operator."""
+    match term:
+        case Ref(tile):
+            return tile.name
+        case Index(axis):
+            return str(axis)
+        case Const(value):
+            return "-inf" if value == float("-inf") else f"{value:.7g}" if _real(value) else str(value)
+        case Cast(dtype, argument):
+            return f"{dtype}({show_value(argument)})"
+        case Load(buffer, coordinates):
+            return f"{buffer.name}[{', '.join(map(show_value, coordinates))}]"
+        case Apply(operation, arguments):
+            return _application(operation, [show_value(a) for a in arguments])
+    return str(term)
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, float)
+
+
+def _application(operation: str, inner: list[str]) -> str:
+    infix = OPERATIONS[operation].infix
+    if infix and len(inner) == 2:
+        return f"({inner[0]} {infix} {inner[1]})"
+    if infix:
+        return f"({infix} {inner[0]})" if infix.isalpha() else f"{infix}{inner[0]}"
+    return f"{operation}({', '.join(inner)})"
+
+
+def _lines(statement: Statement, depth: int) -> list[str]:
+    pad = "    " * depth
+    match statement:
+        case Read(target, buffer, coordinates):
+            places = ", ".join(map(show_value, coordinates))
+            return [f"{pad}{_tile(target)} = read {buffer.name}[{places}]"]
+        case Map(target, value):
+            return [f"{pad}{_tile(target)} = {show_value(value)}"]
+        case Fold():
+            return [pad + _fold(statement)]
+        case Mma(target, left, right, axes, operand, repair):
+            text = f"{_tile(target)} = mma[{_names(axes)}]({left.name}, {right.name}) in {operand}"
+            return [pad + text + (f" repaired by {repair.name}" if repair else "")]
+        case Loop(axis, body, bounds):
+            inner = [line for s in body for line in _lines(s, depth + 1)]
+            return [f"{pad}for blocks of {axis}{_bounds(bounds)}:", *inner]
+        case Write(buffer, coordinates, source):
+            places = ", ".join(map(show_value, coordinates))
+            return [f"{pad}write {buffer.name}[{places}] = {source.name} as {buffer.dtype}"]
+
+
+def _fold(fold: Fold) -> str:
+    text = f"{_tile(fold.target)} = {fold.monoid}[{fold.axis}]({fold.source.name})"
+    if fold.repair:
+        text += f" repaired by {fold.repair.name}"
+    return text + (f", {fold.before.name} before" if fold.before else "")
+
+
+def _bounds(bounds: Bounds) -> str:
+    parts = [
+        f"{name} {show_value(term)}"
+        for name, term in (
+            ("from", bounds.first),
+            ("to", bounds.stop),
+            ("whole from", bounds.whole_first),
+            ("whole to", bounds.whole_stop),
+        )
+        if term is not None
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _tile(tile: Tile) -> str:
+    kind = "" if carrier(tile.dtype) == "f32" and tile.dtype == "f32" else f": {tile.dtype}"
+    return f"{tile.name}[{_names(tile.axes)}]{kind}"
+
+
+def _names(axes: tuple[Axis, ...]) -> str:
+    return ", ".join(map(str, axes))
