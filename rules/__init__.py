@@ -7,7 +7,7 @@ rules for the e-graph, `check` tests a rule against the oracle.
 from __future__ import annotations
 
 from .law import Rule
-from .library import CLASSES, load, packs, select
+from .library import CLASSES, describe, load, packs, select
 from .parser import parse
 
-__all__ = ["CLASSES", "Rule", "load", "packs", "parse", "select"]
+__all__ = ["CLASSES", "Rule", "describe", "load", "packs", "parse", "select"]

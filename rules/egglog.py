@@ -3,11 +3,11 @@
 ```
 T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; Odd 0 is -0.0, Odd 1 NaN
            | (Ix axis) | (Leaf i64)                               positions; loads and the like
-           | (op_<operation> T ..) | (Round dtype T)
+           | (op_<operation> T ..) | (Round dtype T)  
            | (r_<monoid> axis T) | (Running monoid axis T) | (Before monoid axis T)
            | (Online axis T T)                                    repair, body
-analyses   (fv T) bitmask of free axes    (ty T) code of the element type    (ext axis) extent
-           (pos T) (neg T) (nonneg T) (nonpos T) (nonzero T) (finite T)
+analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
+           (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
 relations  (shift T T T T) (scale T T T T)   subject, running value of the carrier, slope, form
            (made T i64)                      the rule with this id put its right-hand side here
 ```
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from nautile.dtypes import DTYPES, is_float
+from nautile.dtypes import DTYPES
 from nautile.terms import MONOIDS
 
 from .law import (
@@ -50,16 +50,13 @@ from .law import (
     relation_parts,
 )
 
-__all__ = ["FLOATS", "TYPES", "Printed", "number", "print_rule"]
+__all__ = ["FLOATS", "STORAGE", "TYPES", "Printed", "number", "print_rule"]
 
-TYPES: tuple[str, ...] = (
-    *(name for name in ("bool", "i8", "i32", "i64")),
-    *(name for name in DTYPES if is_float(name) and name not in ("f32", "f64")),
-    "f32",
-    "f64",
-)
-FLOATS = TYPES.index("i64") + 1
-_SIGNS = {">": "pos", "<": "neg", ">=": "nonneg", "<=": "nonpos", "!=": "nonzero"}
+TYPES = ("bool", "i32", "i64", "f32", "f64")
+STORAGE = tuple(DTYPES)
+FLOATS = TYPES.index("f32")
+_SIGNS = {">": "is_pos", "<": "is_neg", ">=": "is_nonneg", "<=": "is_nonpos", "!=": "is_nonzero"}
+_TYPED = ("float", "boolean", "integer")
 _MINUS_ONE = "(Num -1.0)"
 
 
@@ -161,13 +158,13 @@ def _guards(rule: Rule, left: Pattern) -> list[str]:
     kinds |= {
         c.name: c.kind
         for c in rule.conditions
-        if isinstance(c, Kind) and c.kind != "finite" and c.name in kinds
+        if isinstance(c, Kind) and c.kind in _TYPED and c.name in kinds
     }
     return [_kind_text(name, kind) for name, kind in kinds.items()]
 
 
 def _kind_text(name: str, kind: str) -> str:
-    integers = TYPES.index("i8")
+    integers = TYPES.index("i32")
     test = {
         "float": f"(>= ty_{name} {FLOATS})",
         "boolean": f"(< ty_{name} {integers})",
@@ -199,7 +196,9 @@ def _condition_text(condition: Condition, position: int) -> str:
         case Sign(name, relation):
             return f"({_SIGNS[relation]} v_{name})"
         case Kind("finite", name):
-            return f"(finite v_{name})"
+            return f"(is_finite v_{name})"
+        case Kind("unbounded", name):
+            return f"(= 0 (bounded v_{name}))"
         case Kind(kind, name):
             return _kind_text(name, kind)
     raise TypeError(condition)
@@ -245,7 +244,7 @@ def _text(
         case Call(operation, arguments):
             return f"(op_{operation} {' '.join(map(inner, arguments))})"
         case Round(dtype, argument):
-            return f"(Round {TYPES.index(dtype)} {inner(argument)})"
+            return f"(Round {STORAGE.index(dtype)} {inner(argument)})"
         case Fold(monoid, axis, body):
             return f"(r_{monoid} x_{axis} {inner(body)})"
         case Stream(moment, monoid, axis, body):

@@ -145,7 +145,8 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for."""
+    """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for. `unbounded(a)`:
+    a stands in the source, and nothing shows that it has an upper bound."""
 
     kind: str
     name: str

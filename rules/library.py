@@ -7,10 +7,11 @@ from pathlib import Path
 
 from nautile.errors import InputError, LimitError, SourceError
 
+from .egglog import print_rule
 from .law import Rule
 from .parser import BYTES, parse
 
-__all__ = ["CLASSES", "load", "packs", "select"]
+__all__ = ["CLASSES", "describe", "load", "packs", "select"]
 
 _HOME = Path(__file__).parent
 CLASSES: dict[str, tuple[str, ...]] = {
@@ -25,8 +26,11 @@ def packs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_HOME.glob("*.nau"))}
 
 
-def load(names: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
-    """The rules of packs given by shipped name or by path; all shipped packs when left out.
+def load(
+    names: Iterable[str | Path] | None = None, *, classes: Iterable[str] | None = None
+) -> tuple[Rule, ...]:
+    """The rules of packs given by shipped name or by path, all shipped packs when left out; of the
+    given numerics classes alone, where given (see `select`).
 
     Raises InputError for an unknown pack or an unreadable file, SourceError for a malformed one and
     for a rule's name that two packs share.
@@ -37,7 +41,7 @@ def load(names: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
         path = shipped.get(str(name), Path(name))
         rules += parse(_read(path, str(name), shipped), pack=path.stem, filename=str(path))
     _check_distinct(rules)
-    return tuple(rules)
+    return tuple(rules) if classes is None else select(rules, classes)
 
 
 def select(rules: Iterable[Rule], numerics: str | Iterable[str] = "real") -> tuple[Rule, ...]:
@@ -52,6 +56,13 @@ def select(rules: Iterable[Rule], numerics: str | Iterable[str] = "real") -> tup
     if allowed & {"real", "fast"}:
         allowed.add("facts")
     return tuple(rule for rule in rules if rule.numerics in allowed)
+
+
+def describe(rule: Rule) -> str:
+    """A rule for people: its law, class, comment, place and the egglog text made of it."""
+    head = f"{rule.name}  ({rule.numerics}, pack {rule.pack}, {rule.filename}:{rule.line})"
+    body = [f"    {rule.text}", *([f"    {rule.doc}"] if rule.doc else []), ""]
+    return "\n".join([head, *body, *(printed.text for printed in print_rule(rule, 0))])
 
 
 def _read(path: Path, name: str, shipped: dict[str, Path]) -> str:

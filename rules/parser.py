@@ -8,7 +8,7 @@ law       ::= name = pattern == pattern (, condition)*       rewrites both ways
             | name = relation (, relation | condition)*      in facts: the conclusion, its premises
 relation  ::= shift(subject, carrier, slope, running) | scale(subject, carrier, slope, running)
 condition ::= axis not in name | name == monoid[axis](pattern) | name (> >= < <= !=) 0
-            | integer(name) | float(name) | boolean(name) | finite(name)
+            | integer(name) | float(name) | boolean(name) | finite(name) | unbounded(name)
 ```
 
 Rewrites may have relations among their conditions. Comments that stand directly above a law, or behind
@@ -47,7 +47,7 @@ __all__ = ["BYTES", "SECTIONS", "parse"]
 
 SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
-_KINDS = ("integer", "float", "boolean", "finite")
+_KINDS = ("integer", "float", "boolean", "finite", "unbounded")
 _SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
 _FORM = "a law reads: name = left >> right, conditions (or == for both ways)"
 
@@ -119,7 +119,7 @@ def _law(reader: Reader, node: ast.stmt, section: str, pack: str) -> Rule:
     items = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     name = node.targets[0].id
     blank = Rule(
-        name, pack, section, None, None, False, (), (), None, _source(reader, node),
+        name, pack, section, None, None, False, (), (), None, _source(reader, node.value),
         _doc(reader, node), reader.filename, node.lineno,
     )  # fmt: skip
     rule = _fact(reader, items[0], blank) if section == "facts" else _rewrite(reader, items[0], blank)
@@ -128,7 +128,7 @@ def _law(reader: Reader, node: ast.stmt, section: str, pack: str) -> Rule:
     return rule
 
 
-def _source(reader: Reader, node: ast.stmt) -> str:
+def _source(reader: Reader, node: ast.expr) -> str:
     segment = ast.get_source_segment("\n".join(reader.lines), node) or ""
     return " ".join(segment.split())
 

@@ -17,7 +17,7 @@ import ast
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from nautile.dtypes import DTYPES
 from nautile.errors import SourceError
@@ -218,7 +218,7 @@ def _unknown(reader: Reader, node: ast.AST, name: str) -> NoReturn:
     reader.refuse(node, "unknown-operation", f"unknown operation {name}{hint}")
 
 
-_READERS: dict[type[ast.AST], Callable[[Reader, ast.AST, int], Pattern]] = {
+_READERS: dict[type[ast.AST], Callable[[Reader, Any, int], Pattern]] = {
     ast.Name: _name,
     ast.Constant: _constant,
     ast.UnaryOp: _unary,
@@ -226,4 +226,4 @@ _READERS: dict[type[ast.AST], Callable[[Reader, ast.AST, int], Pattern]] = {
     ast.Compare: _compare,
     ast.BoolOp: _boolean,
     ast.Call: _call,
-}  # type: ignore[dict-item]
+}

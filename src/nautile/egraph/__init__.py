@@ -1,0 +1,100 @@
+"""Equality saturation: terms in, a frozen snapshot of everything the rules found equal out.
+
+`encode` writes terms as egglog lines, `schema` holds sorts and analyses, `engine` runs the schedule
+(the only module that imports egglog, in a child process as a rule), `decode` reads the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from nautile.errors import SaturationError
+from nautile.rules.egglog import print_rule
+from nautile.rules.law import Rule
+from nautile.snapshot import Snapshot
+from nautile.terms import Output
+
+from .decode import decode
+from .encode import Region, encode
+from .engine import Job, RuleText, Unsound, run
+
+if TYPE_CHECKING:
+    from nautile.worker import Worker
+
+__all__ = ["Limits", "encode", "job_of", "saturate", "unsound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budgets of one saturation: e-nodes, seconds, iterations, and bytes of memory that it may add
+    to the child process."""
+
+    rows: int = 50_000
+    seconds: float = 10.0
+    iterations: int = 30
+    memory_bytes: int = 4 << 30
+
+
+def saturate(
+    outputs: tuple[Output, ...],
+    rules: Sequence[Rule],
+    *,
+    limits: Limits | None = None,
+    in_process: bool = False,
+    worker: Worker | None = None,
+) -> Snapshot:
+    """Everything that `rules` find equal to the outputs' terms, within the limits.
+
+    Runs in `worker`, else in a child process of its own, else, with `in_process`, right here, where
+    no memory limit holds and time is only looked at between rules. Raises SaturationError when the
+    rules make two constants equal or the child fails; a spent budget is no error, but the report's
+    stop reason.
+    """
+    limits = limits or Limits()
+    if in_process:
+        region, rules = encode(outputs), tuple(rules)
+        try:
+            return decode(region, run(job_of(region, rules, limits)), rules)
+        except Unsound as found:
+            raise unsound(found.laws, found.constants, rules) from None
+    from nautile.worker import Worker
+
+    if worker is not None:
+        return worker.saturate(outputs, rules, limits=limits)
+    with Worker() as own:
+        return own.saturate(outputs, rules, limits=limits)
+
+
+def job_of(region: Region, rules: tuple[Rule, ...], limits: Limits) -> Job:
+    """The job of a region: plain data that may cross to a child process."""
+    return Job(
+        lines=list(region.lines),
+        terms=len(region.terms),
+        rules=list(_texts(rules)),
+        real=any(rule.numerics in ("real", "fast") for rule in rules),
+        rows=limits.rows,
+        seconds=limits.seconds,
+        iterations=limits.iterations,
+        memory_bytes=limits.memory_bytes,
+    )
+
+
+@lru_cache(maxsize=8)
+def _texts(rules: tuple[Rule, ...]) -> tuple[RuleText, ...]:
+    return tuple(
+        RuleText(i, p.ruleset, p.text, p.fact, p.two_way)
+        for i, rule in enumerate(rules)
+        for p in print_rule(rule, i)
+    )
+
+
+def unsound(laws: Sequence[int], constants: Sequence[str], rules: Sequence[Rule]) -> SaturationError:
+    """The error that names the rules which made two constants equal."""
+    names = ", ".join(rules[law].name for law in laws)
+    return SaturationError(
+        f"the rules made the constants {' and '.join(constants)} equal; they met through {names}",
+        code="unsound",
+    )

@@ -1,0 +1,274 @@
+"""Saturation itself: the only module that runs egglog.
+
+A job is plain data (texts made by us, numbers), and so is its result, so that both cross a process
+boundary. The schedule is ours: an iteration runs analyses to their fixpoint, then facts, the directed
+rules once, and the two-way rules under back-off (a rule that matched more than its limit rests for
+some iterations; both double). Rows and time are looked at after every rule.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .schema import CONSTRUCTORS, LEAVES, schema
+
+__all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "run"]
+
+_BATCH = 16
+_FACT_ROUNDS = 8
+_MATCHES, _REST = 200, 3
+
+
+class RuleText(msgspec.Struct, frozen=True, array_like=True):
+    """An egglog rule: the number of its law, its ruleset, its text; a fact, or under back-off."""
+
+    law: int
+    ruleset: str
+    text: str
+    fact: bool
+    two_way: bool
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What to saturate: lines that insert terms, rules, budgets. `real` folds numbers."""
+
+    lines: list[str]
+    terms: int
+    rules: list[RuleText]
+    real: bool
+    rows: int
+    seconds: float
+    iterations: int
+    memory_bytes: int
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """The e-graph as plain data. Classes are numbered in order of appearance: `inputs` are those of
+    the inserted terms; a row is a constructor's name, its arguments and its class."""
+
+    stop: str
+    inputs: list[int]
+    rows: list[tuple[str, list[Any], int]]
+    free: dict[int, int]
+    types: dict[int, int]
+    made: list[tuple[int, int]]
+    matches: dict[int, int]
+    growth: list[int]
+    seconds: float
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """An iteration ended; `checkpoint` is what the e-graph holds, where it was worth freezing."""
+
+    iterations: int
+    checkpoint: Frozen | None
+
+
+class Unsound(Exception):
+    """Two different constants met in a class; `laws` are the rules that put something there."""
+
+    def __init__(self, laws: list[int], constants: list[str]) -> None:
+        super().__init__(f"constants {' and '.join(constants)} became equal")
+        self.laws, self.constants = laws, constants
+
+
+class _Spent(Exception):
+    """A budget ran out; the reason is the argument."""
+
+
+class _Engine:
+    """A thin wrapper of egglog's bindings: text in, sizes and plain rows out."""
+
+    def __init__(self) -> None:
+        from egglog import bindings
+
+        self.egraph = bindings.EGraph()
+
+    def __call__(self, text: str) -> list[Any]:
+        return list(self.egraph.run_program(*self.egraph.parse_program(text)))
+
+    def step(self, schedule: str) -> tuple[bool, dict[str, int]]:
+        """Run a schedule; whether anything changed, and the matches of each rule."""
+        report = self(f"(run-schedule {schedule})")[0].report
+        return report.updated, dict(report.num_matches_per_rule)
+
+    def rows(self) -> int:
+        """The number of e-nodes."""
+        return sum(n for name, n in self("(print-size)")[0].sizes if name in CONSTRUCTORS)
+
+
+class _Run:
+    """One saturation: the engine, the budgets, and what has been counted."""
+
+    def __init__(self, job: Job, notify: Callable[[Progress], None]) -> None:
+        self.job, self.notify = job, notify
+        self.start = time.perf_counter()
+        self.engine = _Engine()
+        self.matches: dict[int, int] = {}
+        self.growth: list[int] = []
+        self.laws = {rule.ruleset: rule.law for rule in job.rules}
+        self.facts = {f"f{rule.law}": rule.law for rule in job.rules if rule.fact}
+        self.banned: dict[str, tuple[int, int]] = {}  # ruleset -> (times, first iteration awake)
+        self.frozen_at, self.frozen_for = self.start, 0.0
+
+    def load(self) -> None:
+        rulesets = dict.fromkeys(r.ruleset for r in self.job.rules if not r.fact)
+        self.engine(schema() + "".join(f"(ruleset {name})" for name in rulesets))
+        for rule in self.job.rules:
+            self.engine(rule.text)
+        self.engine("(Num 0.0) (Num -1.0)")
+        for i in range(0, len(self.job.lines), _BATCH):
+            self.engine("\n".join(self.job.lines[i : i + _BATCH]))
+
+    def saturate(self) -> str:
+        """Iterate until a budget is spent or nothing changes; the reason to stop."""
+        try:
+            self.analyse()
+            for iteration in range(1, self.job.iterations + 1):
+                changed = self.iterate(iteration)
+                self.growth.append(self.engine.rows())
+                if not changed and not self.resting(iteration + 1):
+                    return "saturated"
+                self.report(iteration)
+        except _Spent as spent:
+            self.analyse()
+            return str(spent)
+        return "iterations"
+
+    def iterate(self, iteration: int) -> bool:
+        """One round of everything; whether anything changed."""
+        changed = self.facts_loop()
+        for two_way in (False, True):
+            for rule in self.job.rules:
+                if not rule.fact and rule.two_way == two_way:
+                    changed |= self.apply(rule, iteration)
+            changed |= self.analyse()
+        return changed
+
+    def apply(self, rule: RuleText, iteration: int) -> bool:
+        times, awake = self.banned.get(rule.ruleset, (0, 0))
+        if iteration < awake:
+            return False
+        updated, matches = self.engine.step(rule.ruleset)
+        count = sum(matches.values())
+        self.count({rule.law: count})
+        if rule.two_way and count > _MATCHES << times:
+            self.banned[rule.ruleset] = (times + 1, iteration + 1 + (_REST << times))
+        if updated:
+            self.guard()
+        return updated
+
+    def resting(self, iteration: int) -> bool:
+        """True when back-off still holds a rule back."""
+        return any(iteration < awake for _, awake in self.banned.values())
+
+    def facts_loop(self) -> bool:
+        """Facts, number folding and analyses in turn until nothing changes, a few rounds at most: a
+        cyclic class would have infinitely many running forms."""
+        changed = False
+        fold = "fold fold_real" if self.job.real else "fold"
+        for _ in range(_FACT_ROUNDS):
+            updated, matches = self.engine.step(f"(seq {fold} facts)")
+            self.count({self.facts[n]: k for n, k in matches.items() if n in self.facts})
+            updated |= self.analyse()
+            changed |= updated
+            if not updated:
+                break
+            self.guard()
+        return changed
+
+    def analyse(self) -> bool:
+        updated, _ = self.engine.step("(saturate analysis)")
+        if any(name == "clash" and n for name, n in self.engine("(print-size)")[0].sizes):
+            raise self.unsound()
+        return updated
+
+    def count(self, matches: dict[int, int]) -> None:
+        for law, n in matches.items():
+            self.matches[law] = self.matches.get(law, 0) + n
+
+    def guard(self) -> None:
+        if time.perf_counter() - self.start > self.job.seconds:
+            raise _Spent("time")
+        if self.engine.rows() > self.job.rows:
+            raise _Spent("rows")
+
+    def report(self, iteration: int) -> None:
+        """Tell that an iteration ended, with a checkpoint when enough has been done since the last."""
+        now = time.perf_counter()
+        due = now - self.frozen_at > max(0.1, 5 * self.frozen_for)
+        checkpoint = self.freeze("iterations") if due else None
+        if due:
+            self.frozen_at = time.perf_counter()
+            self.frozen_for = self.frozen_at - now
+        self.notify(Progress(iteration, checkpoint))
+
+    def freeze(self, stop: str) -> Frozen:
+        reader = _Reader(self.engine.egraph)
+        inputs, free, types = reader.inputs(), reader.table("fv"), reader.table("ty")
+        rows = reader.rows()
+        return Frozen(
+            stop, inputs, rows, free, types, sorted(reader.made()), dict(sorted(self.matches.items())),
+            list(self.growth), time.perf_counter() - self.start,
+        )  # fmt: skip
+
+    def unsound(self) -> Unsound:
+        frozen = self.freeze("unsound")
+        constants: dict[int, list[str]] = {}
+        for name, arguments, where in frozen.rows:
+            if name in ("Num", "Int", "Truth", "Odd"):
+                constants.setdefault(where, []).append(f"{name} {arguments[0]}")
+        where = next(c for c, found in constants.items() if len(found) > 1)
+        laws = sorted({law for c, law in frozen.made if c == where} or set(self.matches))
+        return Unsound(laws, sorted(constants[where]))
+
+
+class _Reader:
+    """A frozen egglog e-graph as numbers."""
+
+    def __init__(self, egraph: Any) -> None:
+        self.egraph, self.functions = egraph, egraph.freeze().functions
+        self.ids: dict[Any, int] = {}
+
+    def id(self, value: Any) -> int:
+        return self.ids.setdefault(value, len(self.ids))
+
+    def inputs(self) -> list[int]:
+        """The classes of `(N 0)`, `(N 1)`, .., which get the first numbers."""
+        number = self.egraph.value_to_i64
+        rows = sorted((number(r.inputs[0]), i) for i, r in enumerate(self.functions["N"].rows))
+        return [self.id(self.functions["N"].rows[i].output) for _, i in rows]
+
+    def rows(self) -> list[tuple[str, list[Any], int]]:
+        decode = {"f64": self.egraph.value_to_f64, "i64": self.egraph.value_to_i64, "T": self.id}
+        found = []
+        for name in CONSTRUCTORS:
+            sorts = (LEAVES[name],) if name in LEAVES else CONSTRUCTORS[name]
+            readers = [decode[sort] for sort in sorts]
+            for row in self.functions[name].rows:
+                arguments = [f(v) for f, v in zip(readers, row.inputs, strict=True)]
+                found.append((name, arguments, self.id(row.output)))
+        return found
+
+    def table(self, name: str) -> dict[int, int]:
+        number = self.egraph.value_to_i64
+        return {self.id(r.inputs[0]): number(r.output) for r in self.functions[name].rows}
+
+    def made(self) -> list[tuple[int, int]]:
+        number = self.egraph.value_to_i64
+        rows = self.functions["made"].rows
+        return [(self.id(r.inputs[0]), number(r.inputs[1])) for r in rows]
+
+
+def run(job: Job, notify: Callable[[Progress], None] = lambda progress: None) -> Frozen:
+    """Saturate and freeze; `notify` hears of every finished iteration.
+
+    Raises Unsound when two different constants become equal.
+    """
+    state = _Run(job, notify)
+    state.load()
+    return state.freeze(state.saturate())
