@@ -30,7 +30,7 @@ class Peer:
     exact: Function
     others: Callable[[], Mapping[str, Function]]
     flops: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
-    eager_is_peer: bool = True
+    eager_name: str | None = "eager"  # as a contestant; None where it would be no match
 
 
 def _compiled(function: Function) -> Callable[[], Mapping[str, Function]]:
@@ -116,7 +116,7 @@ def _peer(function: Function, others: Callable[[], Mapping[str, Function]], **mo
 
 def _attention(score: Function, others: Callable[[], Mapping[str, Function]], share: float) -> Peer:
     flops = _attention_flops(share)
-    return _peer(_by_head(score), others, flops=flops, eager_is_peer=False)
+    return _peer(_by_head(score), others, flops=flops, eager_name=None)
 
 
 PEERS: Mapping[str, Peer] = {
@@ -124,7 +124,12 @@ PEERS: Mapping[str, Peer] = {
     "softmax_rows_f32": _peer(_softmax, _compiled(_softmax)),
     "layernorm_rows": _peer(_layernorm, _compiled(_layernorm)),
     "rmsnorm_residual_rows": _peer(_rmsnorm, _compiled(_rmsnorm)),
-    "gemm_square": _peer(torch.matmul, dict, flops=lambda z: 2.0 * z["M"] * z["N"] * z["K"]),
+    "gemm_square": _peer(
+        torch.matmul,
+        dict,
+        flops=lambda z: 2.0 * z["M"] * z["N"] * z["K"],
+        eager_name="cublas",
+    ),
     "attention_full": _attention(lambda s: s, _sdpa(False), 1.0),
     "attention_causal": _attention(_causal, _sdpa(True), 0.5),
     "attention_softcap": _attention(_softcap, _flex, 1.0),

@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 from cases import GROUPS, Case, cases  # noqa: E402
+from machine import smi  # noqa: E402
 
 __all__ = ["main"]
 
@@ -39,7 +40,7 @@ def main() -> int:
         return 0
     deadline = time.monotonic() + options.seconds
     records = [r for g in groups for r in _group(g, deadline, options)]
-    stamp = {"gpu": _smi("name"), "date": datetime.date.today().isoformat(), "smi": _smi_row()}
+    stamp = {"gpu": smi("name")["name"], "date": datetime.date.today().isoformat()}
     records = [stamp | r for r in records]
     path = Path(options.output)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,19 +101,6 @@ def _failure(case: Case, error: str) -> dict[str, Any]:
     head = {"group": case.group, "case": case.name, "dtype": None, "shape": None}
     empty = {"correct": False, "nautile": None, "peers": {}, "versions": {}}
     return head | empty | {"error": error}
-
-
-def _smi(fields: str) -> str:
-    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"unknown ({error})"
-
-
-def _smi_row() -> dict[str, str]:
-    fields = ("driver_version", "clocks.sm", "clocks.mem", "power.draw", "power.limit")
-    return dict(zip(fields, _smi(",".join(fields)).split(", "), strict=False))
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import cupy
 import torch
 from cases import Case
 from interleaved import copy_bandwidth, first_run, race
+from machine import STATE, smi
 
 from nautile.errors import NautileError
 from nautile.runtime import Bundle, Program
@@ -88,6 +89,7 @@ def _measure(
         "shape": dict(case.sizes) or [list(b.shape) for b in program.role("input").values()],
         **record,
         "check": own,
+        "smi": smi(*STATE),  # while the card is still warm
         "gb_per_s": least / seconds / 1e9,
         "copy_gb_per_s": copied,
         "of_copy": least / seconds / 1e9 / copied if case.group == "rows" else None,
@@ -128,7 +130,7 @@ def _peered(case: Case, program: Program, with_peers: bool) -> dict[str, Any]:
     contestants = {"nautile": [partial(_launch, c) for c in calls]}
     if with_peers:
         functions = dict(peer.others()) if case.compiled else {}
-        functions |= {"eager": peer.eager} if peer.eager_is_peer else {}
+        functions |= {peer.eager_name: peer.eager} if peer.eager_name else {}
         contestants |= _warm(
             {n: [partial(f, *s.values()) for s in sets] for n, f in functions.items()}
         )

@@ -53,7 +53,7 @@ class Machine:
         )  # fmt: skip
         for name in NUMPY:
             setattr(fake, name, getattr(np, name))
-        fake.asarray = device
+        fake.asarray = lambda value, dtype=None: device(np.asarray(value, dtype=dtype))
         return fake
 
     def _no_dlpack(self, value: Any) -> Any:

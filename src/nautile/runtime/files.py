@@ -34,9 +34,10 @@ def load_inputs(program: Program, path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as held:
-            if not isinstance(held, np.lib.npyio.NpzFile):
-                raise LaunchError(f"{path} holds one bare array; expected an .npz of named ones")
+        with open(path, "rb") as file:
+            held = np.load(file, allow_pickle=False)
+            if isinstance(held, np.ndarray):
+                raise ValueError("it holds one array without a name")
             return {name: held[name] for name in held.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise LaunchError(f"{path} is no readable .npz file: {error}", code="inputs") from error
