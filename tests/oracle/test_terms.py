@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -275,3 +276,16 @@ def test_a_big_result_is_evaluated_within_the_budget() -> None:
     np.testing.assert_allclose(actual, np.abs(x @ y).max(1), rtol=1e-12)
     assert isinstance(product, Term)
     assert isinstance(Apply("add", (product, product)), Term)
+
+
+def test_tensor_core_precision_rounds_computed_operands_to_their_neighbours_type() -> None:
+    a, b, k = axis("a", 3), axis("b", 4), axis("k", 50)
+    x, y = RNG.standard_normal((3, 50)), RNG.standard_normal((50, 4)).astype(ml_dtypes.bfloat16)
+    arrays = {"x": x.astype(np.float32), "y": y.astype(np.float64), "s": np.full(3, 1 / 3)}
+    scaled = mul(load("x", a, k), load("y", k, b, dtype="bf16"))
+    actual = at(sum_(k, mul(load("s", a), scaled)), arrays, a, b, precision="mma")
+    rounded = x.astype(ml_dtypes.bfloat16).astype(np.float64)
+    np.testing.assert_allclose(actual, rounded @ arrays["y"] / 3, rtol=2e-5)
+    exact = at(sum_(k, mul(load("s", a), scaled)), arrays, a, b, precision="f32")
+    np.testing.assert_allclose(exact, x @ arrays["y"] / 3, rtol=2e-5)
+    assert not np.allclose(exact, actual, rtol=1e-4)

@@ -39,7 +39,7 @@ _Key = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Evaluator:
-    """Evaluates terms that load through one `fetch`, in one precision ("f64" or "f32")."""
+    """Evaluates terms that load through one `fetch`, in one precision ("f64", "f32" or "mma")."""
 
     fetch: Fetch
     precision: str = "f64"
@@ -123,7 +123,7 @@ def load(fetch: Fetch, buffer: Buffer, coordinates: list[Value], precision: str)
     elements = np.broadcast_to(fetch(buffer, index), shape)
     if inside is not None:
         elements = np.where(inside, elements, elements.dtype.type(0))
-    if precision == "f32" and buffer.dtype != "f64" and elements.dtype == np.float64:
+    if precision != "f64" and buffer.dtype != "f64" and elements.dtype == np.float64:
         with np.errstate(over="ignore"):
             elements = elements.astype(np.float32)
     return Value(axes, elements)

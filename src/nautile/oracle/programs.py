@@ -37,8 +37,10 @@ def evaluate(
     `positions`, in that order. `fetch(buffer, index)` supplies loads: `index` holds one integer
     array for each dimension of the buffer, and the answer has their broadcast shape. `precision`
     "f64" is the meaning; "f32" is what a naive implementation in float32 computes (values that are
-    float64 stay so). `casts=False` ignores roundings to float types. `budget` bounds the elements
-    held by one scope. Raises KeyError where a free axis has no positions.
+    float64 stay so); "mma" is the same with tensor cores, where a float32 operand of a contraction
+    rounds to the type of a bf16, f16 or fp8 neighbour. `casts=False` ignores roundings to float
+    types. `budget` bounds the elements held by one scope. Raises KeyError where a free axis has no
+    positions.
     """
     scope = {a: Positions(np.asarray(p, dtype=np.int64).ravel()) for a, p in positions.items()}
     evaluator = Evaluator(fetch, precision, casts, budget)
@@ -60,7 +62,7 @@ def _evaluated(evaluator: Evaluator, term: Term, scope: Scope) -> Array:
 def _laid_out(value: Value, scope: Scope) -> Array:
     axes = tuple(sorted(scope))
     array = np.broadcast_to(spread(value, axes), [len(scope[a].at) for a in axes])
-    return np.ascontiguousarray(array.transpose([axes.index(a) for a in scope]))
+    return np.array(array.transpose([axes.index(a) for a in scope]), order="C")
 
 
 def arrays_fetch(arrays: Mapping[str, npt.ArrayLike]) -> Fetch:

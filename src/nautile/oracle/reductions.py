@@ -9,8 +9,8 @@ import numpy as np
 
 from nautile.oracle.contraction import contract, factors_of
 from nautile.oracle.scope import Positions, Scope, pieces, sizes, weight
-from nautile.oracle.values import Value, constant, operate
-from nautile.terms import Axis, Reduce
+from nautile.oracle.values import Value, cast, constant, operate
+from nautile.terms import Axis, Cast, Const, Load, Reduce, Term
 
 if TYPE_CHECKING:
     from nautile.oracle.evaluation import Evaluator
@@ -41,11 +41,43 @@ def _contraction(evaluator: Evaluator, term: Reduce, scope: Scope) -> Value | No
     total: Value | None = None
     for at in pieces(evaluator.everywhere(axes[0]), heavy, evaluator.budget):
         within = {**scope, **{a: evaluator.everywhere(a) for a in axes[1:]}, axes[0]: at}
-        part = contract([evaluator.value(f, within) for f in factors], axes, evaluator.precision)
+        values = _operands(evaluator, factors, axes, within)
+        part = contract(values, axes, evaluator.precision)
         if part is None:
             return None
         total = part if total is None else operate("add", (total, part), evaluator.precision)
     return total
+
+
+def _operands(
+    evaluator: Evaluator, factors: tuple[Term, ...], axes: tuple[Axis, ...], scope: Scope
+) -> list[Value]:
+    """The factors' values; in precision "mma" those in float32 round to a narrow neighbour's type,
+    as operands of tensor cores do. Factors that lack the contracted axes are no operands."""
+    values = [evaluator.value(f, scope) for f in factors]
+    narrow = next((d for f in factors if (d := _stored_type(f)) in _NARROW), None)
+    if evaluator.precision != "mma" or narrow is None:
+        return values
+    return [
+        cast(v, narrow, "mma") if _is_computed(f, v) and f.free & set(axes) else v
+        for f, v in zip(factors, values, strict=True)
+    ]
+
+
+def _is_computed(factor: Term, value: Value) -> bool:
+    return _stored_type(factor) is None and value.array.dtype == np.float32
+
+
+def _stored_type(term: Term) -> str | None:
+    """The element type that a factor has by itself; None for one that is computed."""
+    if isinstance(term, Load):
+        return term.buffer.dtype if term.buffer.dtype not in ("f32", "tf32") else None
+    if isinstance(term, Cast):
+        return term.dtype if term.dtype not in ("f32", "tf32") else None
+    return "const" if isinstance(term, Const) else None
+
+
+_NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
 
 
 def _piecewise(evaluator: Evaluator, term: Reduce, scope: Scope) -> Value:
