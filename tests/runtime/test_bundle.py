@@ -165,6 +165,10 @@ def _set(*path: Any) -> Callable[[Any], None]:
     return change
 
 
+def _twice(key: str) -> Callable[[Any], None]:
+    return lambda data: data[key].append(data[key][0])
+
+
 def _move(data: Any) -> None:
     data["files"]["../scale.cu"] = data["files"].pop("scale.cu")
 
@@ -201,7 +205,9 @@ HOSTILE = {
     "rank": _set("buffers", 0, "shape", [1] * 33),
     "dtype": _set("buffers", 0, "dtype", "f31"),
     "role": _set("buffers", 0, "role", "inputs"),
-    "same name twice": _set("buffers", 1, "name", "x"),
+    "buffer twice": _twice("buffers"),
+    "program twice": _twice("programs"),
+    "buffer renamed": _set("buffers", 1, "name", "x"),
     "no programs": _set("programs", []),
     "expected outside": _set("programs", 0, "expected", "../e.json"),
     "expected unlisted": _set("programs", 0, "expected", "e.json"),

@@ -97,6 +97,7 @@ def torch_like(array: Any, dtype: str, where: str = "cuda", index: int = 0) -> A
 
 def interface(array: Any, **changes: Any) -> Any:
     facts = {"shape": array.shape, "typestr": array.dtype.str, "data": (array.ctypes.data, False)}
+    facts["strides"] = None if array.flags.c_contiguous else array.strides
     return SimpleNamespace(__cuda_array_interface__={**facts, "version": 3, **changes})
 
 
@@ -129,6 +130,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "torch host": ({"x": torch_like(WIDE, "float32", "cpu")}, "input 'x' lies in host memory"),
     "torch type": ({"w": torch_like(WIDE, "float16")}, "input 'w' has type float16"),
     "interface strides": ({"x": interface(WIDE, strides=(4, 24))}, "input 'x' has shape"),
+    "interface gaps": ({"x": interface(WIDE[:, ::2])}, "input 'x' is not contiguous"),
     "scalar array": ({"eps": device(np.zeros(2, np.float32))}, r"input 'eps' has shape \(2,\)"),
 }
 
