@@ -1,0 +1,1 @@
+"""Example programs in the expression language, at realistic sizes (package data)."""

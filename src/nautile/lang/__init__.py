@@ -1,0 +1,25 @@
+"""The expression language: text to programs (`parse`, `parse_file`) and back (`show`, `show_term`).
+
+```
+file       ::= program+                            Python syntax, read with ast, never executed
+program    ::= def name(parameters, *, N=4096, ...) -> types: line+ return results
+parameter  ::= x: bf16[N, 2*D] | eps: f32 = 1e-6
+line       ::= y[i, j: J] = expression | s = expression | y, h = name(x, w)
+expression ::= number | inf | nan | N | i | x[coordinate, ...] | expression operator expression
+             | expression if expression else expression | function(expression, ...)
+             | reducer[i, j: J](expression) | bf16(expression)
+             | name[i](expression, ..., eps=1e-5) | name(x, w)[i, j]
+coordinate ::= an affine integer expression, // and % by constants; elements of integer tensors
+```
+
+Every error is a SourceError (or another InputError) with a stable code: unknown-name, wrong-rank,
+no-range, out-of-range, size-mismatch, bad-size, no-size, cyclic-definition, used-before-definition,
+assigned-twice, name-clash, reserved, bad-index, wrong-type, wrong-arguments, unsupported, syntax,
+limit, missing-file, not-a-file, unreadable-file, not-text.
+"""
+
+from nautile.lang.identity import anonymous, key
+from nautile.lang.parser import parse, parse_file
+from nautile.lang.printer import show, show_term
+
+__all__ = ["anonymous", "key", "parse", "parse_file", "show", "show_term"]
