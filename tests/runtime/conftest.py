@@ -13,6 +13,7 @@ from nautile.bundle import Entry, write_entries
 from nautile.codegen.compile import Compiled
 from nautile.codegen.gate import Report
 from nautile.codegen.source import CudaKernel
+from nautile.runtime import timing
 from nautile.terms import Buffer
 
 ROWS, COLUMNS = 6, 40
@@ -64,4 +65,5 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> fake_cupy.Machine:
     made = fake_cupy.Machine()
     made.kernels |= {"scale": _scale, "shift": _shift}
     monkeypatch.setitem(sys.modules, "cupy", made.module())
+    monkeypatch.setattr(timing, "_COPY_BYTES", 1 << 16)
     return made

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 NUMPY = (
-    *("abs", "arange", "atleast_1d", "frexp", "inf", "int64", "isfinite", "isnan", "ldexp"),
+    *("abs", "atleast_1d", "frexp", "inf", "int64", "isfinite", "isnan", "ldexp"),
     *("maximum", "nan", "rint", "signbit", "where"),
 )
 
@@ -49,10 +49,11 @@ class Machine:
         """The object to put in sys.modules as cupy."""
         fake = SimpleNamespace(
             ndarray=ndarray, RawModule=self._raw_module, cuda=self._cuda(),
-            empty=_empty, zeros=_zeros, asnumpy=np.asarray, from_dlpack=self._no_dlpack,
+            empty=_empty, asnumpy=np.asarray, from_dlpack=self._no_dlpack,
         )  # fmt: skip
         for name in NUMPY:
             setattr(fake, name, getattr(np, name))
+        fake.arange = lambda *steps, dtype: device(np.arange(*steps, dtype=dtype))
         fake.asarray = lambda value, dtype=None: device(np.asarray(value, dtype=dtype))
         return fake
 
@@ -157,12 +158,6 @@ def _empty(shape: Any, dtype: Any) -> ndarray:
     raw = np.empty(size + 512, np.uint8)
     start = -raw.ctypes.data % 512
     return raw[start : start + size].view(kind).reshape(shape).view(ndarray)
-
-
-def _zeros(shape: Any, dtype: Any) -> ndarray:
-    made = _empty(min(shape, 1024), dtype)
-    made[...] = 0
-    return made
 
 
 def at(pointer: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -271,4 +271,5 @@ def _module(bundle: Loaded, launch: Launch, capability: int) -> Any:
         text = bundle.contents[launch.source].decode()
     except UnicodeDecodeError as error:
         raise BundleError(f"{launch.source} is not UTF-8 text") from error
-    return cupy().RawModule(code=text, options=launch.options)
+    specific = (f"-arch={launch.architecture}",) if launch.architecture[-1] in "af" else ()
+    return cupy().RawModule(code=text, options=(*launch.options, *specific))

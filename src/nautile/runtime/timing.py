@@ -6,6 +6,7 @@ than it is; so several sets of arrays take turns, together larger than the cache
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +84,8 @@ def measure(actions: Sequence[Callable[[], Any]], stream: Any, repeats: int) -> 
 def copy_bandwidth(stream: Any, repeats: int = 10) -> float:
     """GB/s of a large device-to-device copy, bytes read and written counted."""
     xp = cupy()
-    source, target = (xp.zeros(_COPY_BYTES, dtype="uint8") for _ in range(2))
+    source = xp.arange(_COPY_BYTES // 8, dtype="int64")  # zeros could be cheaper to move
+    target = xp.empty(_COPY_BYTES // 8, dtype="int64")
     xp.cuda.Device().synchronize()
 
     def copy() -> None:
@@ -116,8 +118,15 @@ def _captured(stream: Any, action: Callable[[], Any]) -> tuple[Callable[[], Any]
             action()
             graph = stream.end_capture()
     except (AttributeError, RuntimeError):
+        _end_capture(stream)
         return action, False
     return (lambda: graph.launch(stream)), True
+
+
+def _end_capture(stream: Any) -> None:
+    """Leave capture mode after a failure; the stream would refuse everything else."""
+    with contextlib.suppress(AttributeError, RuntimeError):
+        stream.end_capture()
 
 
 def _elapsed(stream: Any, action: Callable[[], Any]) -> float:
