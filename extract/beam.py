@@ -1,0 +1,173 @@
+"""Bottom-up generation of partial bodies, with dominance pruning and a beam.
+
+For every class the beam keeps the bodies that price best with tiles (plus what storing their needs
+takes), and reserved places: fewest needs, least own cost, fewest passes, and what is cheap given
+the tensors that the current choice already stores.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from nautile.extract.classes import Classes
+from nautile.extract.partial import Partial, combine, leaf, stored
+from nautile.extract.roofline import price
+from nautile.snapshot import Node
+from nautile.terms import Buffer, Output, Term
+
+__all__ = ["Beam"]
+
+ROUNDS = 4
+PRODUCT = 3000  # combinations of children tried for one node
+
+
+@dataclass(slots=True)
+class Beam:
+    """Partial bodies of every class. `width` bodies a class; `wide * width` are priced with tiles;
+    `free` are classes that the incumbent stores, `counts` what was pruned."""
+
+    classes: Classes
+    numerics: str = "real"
+    width: int = 8
+    wide: int = 3
+    coarse: int = 400
+    free: frozenset[int] = frozenset()
+    bodies: dict[int, tuple[Partial, ...]] = field(default_factory=dict)
+    total: dict[int, float] = field(default_factory=dict)
+    plan: dict[int, dict[int, float]] = field(default_factory=dict)
+    prices: dict[Term, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def sweep(self) -> None:
+        """Visit every class once, knots of mutually dependent classes until they settle."""
+        for knot in self.classes.order():
+            rounds = 1 if len(knot) == 1 else ROUNDS
+            for _ in range(rounds):
+                changed = [self._visit(c) for c in knot]
+                if not any(changed):
+                    break
+
+    def _visit(self, c: int) -> bool:
+        before = [(p.term, p.needs) for p in self.bodies.get(c, ())]
+        if c in self.classes.leaves:
+            self.bodies[c] = (leaf(self.classes, c),)
+        else:
+            found = [p for node in self.classes.nodes[c] for p in self._bodies_of(c, node)]
+            self.bodies[c] = tuple(self._keep(found))
+            self._store(c)
+        return before != [(p.term, p.needs) for p in self.bodies[c]]
+
+    def _bodies_of(self, c: int, node: Node) -> Iterable[Partial]:
+        kids = tuple(dict.fromkeys(node.children))
+        options = [self._options(k, c, node) for k in kids]
+        for parts in itertools.islice(itertools.product(*options), PRODUCT):
+            partial = combine(self.classes, c, node, dict(zip(kids, parts, strict=True)))
+            self._count("combined")
+            if partial is None:
+                self._count("conflicts")
+                continue
+            partial.producers = self.needed(partial.needs)
+            yield partial
+
+    def _options(self, k: int, c: int, node: Node) -> list[Partial]:
+        options = list(self.bodies.get(k, ()))
+        readable = node.kind not in ("running", "before")
+        if readable and k != c and k in self.total and self.classes.storable(k):
+            options.append(stored(self.classes, k, self.total[k]))
+        return options
+
+    def _store(self, c: int) -> None:
+        """Update the cheapest known way to have the class stored."""
+        closed = [p for p in self.bodies[c] if not p.follows]
+        if not closed:
+            return
+        best = min(closed, key=lambda p: p.total)
+        own = best.own + self.classes.transfer(c) + self.classes.device.launch_seconds
+        if own + best.producers < self.total.get(c, float("inf")):
+            self.total[c] = own + best.producers
+            plan: dict[int, float] = {}
+            for need in sorted(best.needs):
+                plan.update(self.plan[need])
+            self.plan[c] = {**plan, c: own}
+
+    def needed(self, needs: Iterable[int]) -> float:
+        """Seconds to have all of `needs` stored: their plans together, each kernel once."""
+        plan: dict[int, float] = {}
+        for need in sorted(needs):
+            plan.update(self.plan[need])
+        return sum(plan.values())
+
+    # ---- pruning -------------------------------------------------------------------------------
+
+    def _keep(self, found: list[Partial]) -> list[Partial]:
+        slim = self._undominated(found)
+        if len(slim) > self.width:
+            slim = slim[: self.wide * self.width]
+            for partial in slim:
+                partial.own = self.tiled(partial)
+            slim.sort(key=lambda p: p.total)
+        best = slim[: self.width]
+        for extra in self._reserved(slim):
+            if all(extra is not p for p in best):
+                best.append(extra)
+        self._count("beam", len(slim) - len(best))
+        return best
+
+    def _undominated(self, found: list[Partial]) -> list[Partial]:
+        """Best first, without bodies that another beats in needs, cost and passes at once."""
+        kept: list[Partial] = []
+        for p in sorted(found, key=lambda p: (p.total, p.passes, len(p.choice), len(p.needs))):
+            if any(_dominates(q, p) for q in kept):
+                self._count("dominated")
+            else:
+                kept.append(p)
+        return kept
+
+    def _reserved(self, slim: list[Partial]) -> list[Partial]:
+        if not slim:
+            return []
+        keys: tuple[Callable[[Partial], tuple[float, float]], ...] = (
+            lambda p: (len(p.needs), p.own),
+            lambda p: (p.own, p.producers),
+            lambda p: (p.passes, p.total),
+        )
+        places = [min(slim, key=key) for key in keys]
+        closed = [p for p in slim if not p.follows]
+        places += closed[:1]
+        if self.free:
+            places += sorted(slim, key=self._with_free)[: max(1, self.width // 2)]
+        return places
+
+    def _with_free(self, p: Partial) -> float:
+        return p.own + self.needed(p.needs - self.free)
+
+    def tiled(self, partial: Partial) -> float:
+        """Seconds of the partial as a kernel of its own, with its best tiles; a body with open
+        running values keeps its ideal cost."""
+        if partial.follows:
+            return partial.own
+        if partial.term not in self.prices:
+            axes = self.classes.axes[partial.root]
+            shape = tuple(a.extent for a in axes)
+            output = Output(Buffer("~", shape, "f32"), axes, partial.term)
+            device = self.classes.device
+            priced = price((output,), device, numerics=self.numerics, limit=self.coarse)
+            seconds = priced.best()
+            self._count("priced")
+            self.prices[partial.term] = seconds if seconds < 1e6 else 1.0
+        return self.prices[partial.term]
+
+    def _count(self, what: str, n: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + n
+
+
+def _dominates(a: Partial, b: Partial) -> bool:
+    return (
+        a.needs <= b.needs
+        and a.own <= b.own
+        and a.own_resident <= b.own_resident
+        and a.passes <= b.passes
+        and a.follows == b.follows
+    )

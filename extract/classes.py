@@ -1,0 +1,140 @@
+"""The e-classes of one region as extraction sees them: nodes, axes, storage, ideal costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import networkx as nx
+
+from nautile.dtypes import DTYPES
+from nautile.extract.device import Device
+from nautile.extract.work import SPECIAL, VECTOR
+from nautile.snapshot import Node, Snapshot
+from nautile.terms import Axis, Buffer, Index, Load, Output, Term
+
+__all__ = ["Classes"]
+
+LEAVES = ("const", "load", "index")
+
+
+class Classes:
+    """A snapshot with the region's outputs. A class that holds a leaf node keeps only that (nothing
+    is cheaper); a stored class is a tensor over its free axes in the snapshot's order."""
+
+    def __init__(
+        self, snapshot: Snapshot, outputs: tuple[Output, ...], device: Device, prefix: str
+    ) -> None:
+        self.snapshot, self.outputs, self.device, self.prefix = snapshot, outputs, device, prefix
+        self.roots = tuple(dict.fromkeys(snapshot.roots))
+        self.nodes = {c: self._useful(nodes) for c, nodes in snapshot.classes.items()}
+        self.leaves = frozenset(c for c, ns in self.nodes.items() if ns and ns[0].kind in LEAVES)
+        self.axes: dict[int, tuple[Axis, ...]] = {
+            c: snapshot.axes_of(snapshot.free[c]) for c in self.nodes
+        }
+        self._work: dict[tuple[int, Node], tuple[float, float, float, float]] = {}
+        self._buffers = {c: self._buffer(c) for c in self.nodes}
+
+    @staticmethod
+    def _useful(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        for kind in LEAVES:
+            for node in nodes:
+                if node.kind == kind:
+                    return (node,)
+        return nodes
+
+    def order(self) -> list[list[int]]:
+        """Knots of classes that may use one another, users after what they use."""
+        graph: Any = nx.DiGraph()
+        graph.add_nodes_from(sorted(self.nodes))
+        for c, nodes in sorted(self.nodes.items()):
+            graph.add_edges_from((k, c) for n in nodes for k in n.children if k != c)
+        knots: Any = nx.condensation(graph)
+        key = {q: min(knots.nodes[q]["members"]) for q in knots.nodes}
+        line = nx.lexicographical_topological_sort(knots, key=lambda q: key[q])
+        return [sorted(knots.nodes[q]["members"]) for q in line]
+
+    # ---- storage -------------------------------------------------------------------------------
+
+    def _buffer(self, c: int) -> Buffer:
+        shape = tuple(a.extent for a in self.axes[c])
+        return Buffer(f"{self.prefix}{c}", shape, self.snapshot.dtype.get(c, "f32"))
+
+    def buffer(self, c: int) -> Buffer:
+        """The tensor that stores class `c` between kernels."""
+        return self._buffers[c]
+
+    def load(self, c: int) -> Term:
+        """Reading class `c` back."""
+        return Load(self._buffers[c], tuple(Index(a) for a in self.axes[c]))
+
+    def output(self, c: int, term: Term) -> tuple[Output, ...]:
+        """What a kernel that makes class `c` stores: the program's outputs, or the tensor between
+        kernels."""
+        own = [
+            Output(o.buffer, o.axes, term)
+            for o, root in zip(self.outputs, self.snapshot.roots, strict=True)
+            if root == c
+        ]
+        return tuple(own) or (Output(self._buffers[c], self.axes[c], term),)
+
+    def storable(self, c: int) -> bool:
+        """Whether storing the class can pay: it is no leaf and no truth value."""
+        return c not in self.leaves and self._buffers[c].dtype != "bool"
+
+    # ---- ideal costs ---------------------------------------------------------------------------
+
+    def volume(self, c: int) -> float:
+        return float(math.prod(a.extent for a in self.axes[c]))
+
+    def transfer(self, c: int) -> float:
+        """Seconds to move the stored class once."""
+        width = DTYPES[self._buffers[c].dtype].bytes
+        return self.volume(c) * width / self.device.memory_bandwidth
+
+    def work(self, c: int, node: Node) -> tuple[float, float, float, float]:
+        """Ideal seconds (memory, tensor, vector, special) of one node over all its axes."""
+        key = (c, node)
+        if key not in self._work:
+            self._work[key] = self._work_of(c, node)
+        return self._work[key]
+
+    def _work_of(self, c: int, node: Node) -> tuple[float, float, float, float]:
+        d, v = self.device, self.volume(c)
+        if node.kind == "load":
+            width = DTYPES[node.payload.buffer.dtype].bytes
+            return min(v, node.payload.buffer.size) * width / d.memory_bandwidth, 0.0, 0.0, 0.0
+        if node.kind in ("reduce", "online"):
+            return self._reduction(c, node)
+        if node.kind == "apply":
+            vector, special = VECTOR[node.payload], SPECIAL[node.payload]
+            return 0.0, 0.0, 2 * vector * v / d.fp32, special * v / d.special
+        return 0.0, 0.0, 0.0, 0.0
+
+    def _reduction(self, c: int, node: Node) -> tuple[float, float, float, float]:
+        axis = node.payload[1] if node.kind == "reduce" else node.payload
+        work, d = 2 * self.volume(c) * axis.extent, self.device
+        if not self._contracts(node, axis):
+            return 0.0, 0.0, work / d.fp32, 0.0
+        rate = d.tensor_rate("bf16") or d.fp32
+        return 0.0, work / rate, -work / d.fp32, 0.0
+
+    def _contracts(self, node: Node, axis: Axis) -> bool:
+        """Whether some form of the body is a product of two factors that walk the axis."""
+        if node.kind == "reduce" and node.payload[0] != "sum":
+            return False
+        for body in self.nodes[node.children[-1]]:
+            if body.kind == "apply" and body.payload == "mul":
+                a, b = (self.axes[k] for k in body.children)
+                if a != b and axis in a and axis in b:
+                    return True
+        return False
+
+    def made_by(self, choice: Mapping[int, Node]) -> tuple[str, ...]:
+        """Rules whose results the choice uses where the input stood otherwise."""
+        found: dict[str, None] = {}
+        for c, node in sorted(choice.items()):
+            if self.snapshot.source.get(c) != node:
+                found.update(dict.fromkeys(self.snapshot.made.get(c, ())))
+        return tuple(sorted(found))

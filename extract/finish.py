@@ -1,0 +1,243 @@
+"""From chosen candidates to kernels: buffers and names, narrow storage, final schedules, order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nautile.errors import ExtractionError
+from nautile.extract.body import NARROW, analyse, below
+from nautile.extract.candidates import Candidate
+from nautile.extract.classes import Classes
+from nautile.extract.device import Device
+from nautile.extract.kernel import Kernel
+from nautile.extract.roofline import schedules
+from nautile.extract.together import CHOICES, combined
+from nautile.terms import (
+    Buffer,
+    Load,
+    Output,
+    Program,
+    Term,
+    buffers,
+    transform,
+)
+
+__all__ = ["Chosen", "finish"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A candidate and the region's classes that its numbers refer to."""
+
+    candidate: Candidate
+    classes: Classes
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A kernel on its way: outputs part by part, and the rules that made its terms."""
+
+    groups: list[tuple[Output, ...]]
+    rules: tuple[str, ...]
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return tuple(o for group in self.groups for o in group)
+
+
+def finish(
+    chosen: Sequence[Chosen], program: Program, device: Device, *, numerics: str = "real"
+) -> tuple[tuple[Kernel, ...], tuple[Buffer, ...]]:
+    """Kernels in launch order, and the tensors stored between them."""
+    drafts = _drafts(chosen, program)
+    if numerics != "exact":
+        drafts = _narrowed(drafts, program)
+    drafts = _ordered(drafts)
+    names = _kernel_names(drafts)
+    kernels = tuple(
+        _kernel(name, draft, device, numerics) for name, draft in zip(names, drafts, strict=True)
+    )
+    final = {o.buffer.name for o in program.outputs}
+    between = [o.buffer for k in kernels for o in k.outputs if o.buffer.name not in final]
+    return kernels, tuple(dict.fromkeys(between))
+
+
+def _kernel(name: str, draft: _Draft, device: Device, numerics: str) -> Kernel:
+    limit = CHOICES if len(draft.groups) > 1 else 1
+    tables = [schedules(g, device, limit, numerics=numerics) for g in draft.groups]
+    best = combined(tables, device) if all(tables) else None
+    if best is None:
+        raise ExtractionError(f"kernel {name} has no schedule that fits {device.name}")
+    if len(tables) == 1:
+        part, prediction = tables[0][0]
+        return Kernel(name, (part,), prediction, draft.rules)
+    return Kernel(name, best[0], best[1], draft.rules)
+
+
+# ---- buffers -----------------------------------------------------------------------------------
+
+
+def _drafts(chosen: Sequence[Chosen], program: Program) -> list[_Draft]:
+    """Outputs with real buffers: a class that others read is stored in a program output that holds
+    it exactly, else in a tensor of its own."""
+    wanted = {(id(c.classes), k): c.classes for c in chosen for k in c.candidate.needs}
+    homes: dict[str, Output] = {}
+    extra: dict[tuple[int, int], Buffer] = {}
+    taken = {b.name for b in program.inputs} | {o.buffer.name for o in program.outputs}
+    taken |= {d.name for d in program.definitions}
+    for (region, k), classes in wanted.items():
+        home = _home(classes, k)
+        if home is None:
+            stored = classes.buffer(k)
+            name = _fresh(f"{classes.outputs[0].buffer.name}_part", taken)
+            extra[region, k] = replace(stored, name=name)
+            home = Output(extra[region, k], classes.axes[k], classes.load(k))
+        homes[classes.buffer(k).name] = home
+    return [_draft(c, homes, extra) for c in chosen]
+
+
+def _home(classes: Classes, k: int) -> Output | None:
+    stored = classes.buffer(k)
+    for output, root in zip(classes.outputs, classes.snapshot.roots, strict=True):
+        if root == k and output.buffer.dtype == stored.dtype:
+            return output
+    return None
+
+
+def _draft(
+    chosen: Chosen, homes: Mapping[str, Output], extra: Mapping[tuple[int, int], Buffer]
+) -> _Draft:
+    groups = []
+    for group in chosen.candidate.groups:
+        outputs: list[Output] = []
+        for k, term in group:
+            real = _relocated(term, homes)
+            own = chosen.classes.output(k, real)
+            if k in chosen.classes.roots:
+                outputs += own
+            buffer = extra.get((id(chosen.classes), k))
+            if buffer is not None:
+                outputs.append(Output(buffer, chosen.classes.axes[k], real))
+        groups.append(tuple(outputs))
+    return _Draft(groups, chosen.classes.made_by(chosen.candidate.choice))
+
+
+def _relocated(term: Term, homes: Mapping[str, Output]) -> Term:
+    def step(part: Term) -> Term:
+        if not isinstance(part, Load) or part.buffer.name not in homes:
+            return part
+        home = homes[part.buffer.name]
+        return Load(home.buffer, _coordinates(part, home))
+
+    return transform(term, step)
+
+
+def _coordinates(load: Load, home: Output) -> tuple[Term, ...]:
+    """The load's coordinates in the order of the tensor where the class lives. Both list the
+    class' free axes by name, so each coordinate is its axis itself."""
+    from nautile.terms import Index
+
+    return tuple(Index(a) for a in home.axes)
+
+
+def _fresh(stem: str, taken: set[str]) -> str:
+    n = 1
+    while f"{stem}{n}" in taken:
+        n += 1
+    taken.add(f"{stem}{n}")
+    return f"{stem}{n}"
+
+
+# ---- narrow storage ----------------------------------------------------------------------------
+
+
+def _narrowed(drafts: list[_Draft], program: Program) -> list[_Draft]:
+    """f32 tensors between kernels take the type that all their readers round them to."""
+    final = {o.buffer.name for o in program.outputs}
+    between = {
+        o.buffer.name: o.buffer
+        for d in drafts
+        for o in d.outputs
+        if o.buffer.name not in final and o.buffer.dtype == "f32"
+    }
+    types: dict[str, set[str]] = {name: set() for name in between}
+    for draft in drafts:
+        for group in draft.groups:
+            _note_readers(group, types)
+    new = {
+        between[name]: replace(between[name], dtype=next(iter(found)))
+        for name, found in types.items()
+        if len(found) == 1 and found <= NARROW
+    }
+    return [_retyped(d, new) for d in drafts] if new else drafts
+
+
+def _note_readers(group: tuple[Output, ...], types: dict[str, set[str]]) -> None:
+    """Add the type in which each tensor is read: an operand's type, or f32."""
+    body = analyse(group)
+    operands: dict[Term, set[str]] = {}
+    products: set[tuple[Term, Term]] = set()
+    for c in body.contractions.values():
+        for side, other in ((c.left, c.right), (c.right, c.left)):
+            operands.setdefault(side, set()).add(c.operand or "f32")
+            products.add((side, other))
+    users: dict[Term, int] = {}
+    for term in body.inside:
+        for child in below(term):
+            users[child] = users.get(child, 0) + 1
+    for load in body.loads:
+        if load.buffer.name in types:
+            uses = sum(1 for side, _ in products if side is load)
+            only = uses == users.get(load, 0) and not any(o.term is load for o in group)
+            types[load.buffer.name] |= operands.get(load, {"f32"}) if only else {"f32"}
+
+
+def _retyped(draft: _Draft, new: Mapping[Buffer, Buffer]) -> _Draft:
+    def step(part: Term) -> Term:
+        if isinstance(part, Load) and part.buffer in new:
+            return Load(new[part.buffer], part.coordinates)
+        return part
+
+    groups = [
+        tuple(Output(new.get(o.buffer, o.buffer), o.axes, transform(o.term, step)) for o in group)
+        for group in draft.groups
+    ]
+    return _Draft(groups, draft.rules)
+
+
+# ---- order and names ---------------------------------------------------------------------------
+
+
+def _ordered(drafts: list[_Draft]) -> list[_Draft]:
+    """Kernels after those whose outputs they read; ties keep the given order."""
+    makers = {o.buffer.name: d for d in drafts for o in d.outputs}
+    done: list[_Draft] = []
+    left = list(drafts)
+    while left:
+        ready = [d for d in left if all(any(m is e for e in done) for m in _makers(d, makers))]
+        if not ready:
+            raise ExtractionError("the chosen kernels wait for one another")
+        done.append(ready[0])
+        left = [d for d in left if d is not ready[0]]
+    return done
+
+
+def _makers(draft: _Draft, makers: Mapping[str, _Draft]) -> list[_Draft]:
+    names = [b.name for b in buffers(*(o.term for o in draft.outputs))]
+    return [makers[n] for n in names if n in makers and makers[n] is not draft]
+
+
+def _kernel_names(drafts: Iterable[_Draft]) -> list[str]:
+    """Short unique C identifiers made of the stored tensors' names."""
+    names: list[str] = []
+    for draft in drafts:
+        stored = dict.fromkeys(o.buffer.name for o in draft.outputs)
+        stem = re.sub(r"\W+", "_", "_".join(stored))[:40].strip("_") or "kernel"
+        stem = stem if not stem[0].isdigit() else f"k{stem}"
+        name, n = stem, 2
+        while name in names:
+            name, n = f"{stem}_{n}", n + 1
+        names.append(name)
+    return names

@@ -1,0 +1,157 @@
+"""Partial bodies: how one e-class may be computed inside a kernel.
+
+```
+Partial ::= choice (class -> node), needs (classes read from memory), term
+```
+
+A partial chooses one node for every class that it computes, so two partials merge only where they
+agree. `follows` lists the (axis, stage) of running values that no online sum has closed yet: a body
+with open ones cannot be stored. Costs: `own` and `own_resident` are ideal seconds of the body, the
+first with every pass reading again, the second with all passes over a resident axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nautile.extract.classes import Classes
+from nautile.snapshot import Node, term_of
+from nautile.terms import Axis, Online, Reduce, Term
+
+__all__ = ["Partial", "combine", "leaf", "stored"]
+
+LARGEST = 240  # classes of one body
+
+
+@dataclass(slots=True)
+class Partial:
+    """See the module's docstring. `need` counts finished passes by axis; `producers` is what
+    storing the needs takes, every kernel counted once."""
+
+    root: int
+    term: Term
+    choice: Mapping[int, Node]
+    needs: frozenset[int]
+    need: Mapping[Axis, int] = field(default_factory=dict)
+    follows: frozenset[tuple[Axis, int]] = frozenset()
+    work: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    own: float = 0.0
+    own_resident: float = 0.0
+    producers: float = 0.0
+
+    @property
+    def passes(self) -> int:
+        return max(self.need.values(), default=0)
+
+    @property
+    def total(self) -> float:
+        return self.own + self.producers
+
+
+def leaf(classes: Classes, root: int) -> Partial:
+    """A class that is a load, a constant or an index."""
+    node = classes.nodes[root][0]
+    work = classes.work(root, node)
+    return _finish(Partial(root, term_of(node, ()), {root: node}, frozenset(), work=work))
+
+
+def stored(classes: Classes, root: int, producers: float) -> Partial:
+    """A class that another kernel has stored."""
+    work = (classes.transfer(root), 0.0, 0.0, 0.0)
+    partial = Partial(root, classes.load(root), {}, frozenset({root}), work=work)
+    partial.producers = producers
+    return _finish(partial)
+
+
+def combine(
+    classes: Classes, root: int, node: Node, parts: Mapping[int, Partial]
+) -> Partial | None:
+    """`node` over one partial for each child class, or None where they disagree."""
+    below = [parts[c] for c in node.children]
+    merged = _merge(classes, root, node, below)
+    if merged is None:
+        return None
+    choice, needs, work = merged
+    need, follows = _joined(below)
+    step = _step(node, below, need, follows)
+    if step is None:
+        return None
+    need, follows = step
+    term = term_of(node, tuple(p.term for p in below))
+    return _finish(Partial(root, term, choice, needs, need, follows, work))
+
+
+def _merge(
+    classes: Classes, root: int, node: Node, below: list[Partial]
+) -> tuple[dict[int, Node], frozenset[int], tuple[float, float, float, float]] | None:
+    choice: dict[int, Node] = {}
+    needs: frozenset[int] = frozenset()
+    total = [0.0, 0.0, 0.0, 0.0]
+    for part in below:
+        for c, n in part.choice.items():
+            mine = choice.get(c)
+            if mine is None:
+                choice[c] = n
+                for q, w in enumerate(classes.work(c, n)):
+                    total[q] += w
+            elif mine is not n and mine != n:
+                return None
+        for c in part.needs - needs:
+            total[0] += classes.transfer(c)
+        needs |= part.needs
+    if root in choice or root in needs or len(choice) >= LARGEST or not needs.isdisjoint(choice):
+        return None
+    choice[root] = node
+    for q, w in enumerate(classes.work(root, node)):
+        total[q] += w
+    return choice, needs, (total[0], total[1], total[2], total[3])
+
+
+def _joined(below: list[Partial]) -> tuple[dict[Axis, int], frozenset[tuple[Axis, int]]]:
+    need: dict[Axis, int] = {}
+    follows: frozenset[tuple[Axis, int]] = frozenset()
+    for part in below:
+        follows |= part.follows
+        for axis, n in part.need.items():
+            need[axis] = max(need.get(axis, 0), n)
+    return need, follows
+
+
+def _step(
+    node: Node,
+    below: list[Partial],
+    need: dict[Axis, int],
+    follows: frozenset[tuple[Axis, int]],
+) -> tuple[dict[Axis, int], frozenset[tuple[Axis, int]]] | None:
+    """Passes and open running values after the node itself, or None where it may not stand."""
+    if node.kind in ("running", "before"):
+        carrier = below[0].term
+        if not isinstance(carrier, (Reduce, Online)) or carrier.axis != node.payload:
+            return None
+        stage = need[node.payload] - 1
+        return {**need, node.payload: stage}, follows | {(node.payload, stage)}
+    if node.kind == "reduce":
+        axis = node.payload[1]
+        if any(a == axis for a, _ in follows):
+            return None
+        return {**need, axis: need.get(axis, 0) + 1}, follows
+    if node.kind == "online":
+        axis, stage = node.payload, need.get(node.payload, 0)
+        if any(a == axis and s != stage for a, s in follows):
+            return None
+        open_ = frozenset(f for f in follows if f[0] != axis)
+        return {**need, axis: stage + 1}, open_
+    return need, follows
+
+
+def _finish(partial: Partial) -> Partial:
+    memory, tensor, vector, special = partial.work
+    vector, p = max(vector, 0.0), max(1, partial.passes)
+    partial.own = _blend(memory * p, tensor, vector * p, special * p)
+    partial.own_resident = _blend(memory, tensor, vector, special)
+    return partial
+
+
+def _blend(*seconds: float) -> float:
+    return max(seconds) * 0.8 + sum(seconds) * 0.2

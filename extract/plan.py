@@ -1,0 +1,143 @@
+"""The choice: candidates of all regions, one integer program, and the kernels of the winner.
+
+Within the model's noise (3%) fewer kernels win. Between kernels a tensor is stored as f32, or
+narrower where every reader is a tensor-core contraction that rounds it to that type anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nautile.errors import ExtractionError
+from nautile.extract.candidates import NOISE, Candidate, Generator
+from nautile.extract.classes import Classes
+from nautile.extract.device import Device
+from nautile.extract.exact import Exact, runners_up
+from nautile.extract.finish import Chosen, finish
+from nautile.extract.kernel import Plan
+from nautile.extract.regions import Region
+from nautile.extract.selection import Column, Selection
+from nautile.snapshot import Snapshot
+from nautile.terms import Program
+
+__all__ = ["choose"]
+
+RUNNERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """All candidates as columns over (region, class) items; `classes` by region."""
+
+    classes: tuple[Classes, ...]
+    candidates: tuple[tuple[int, Candidate], ...]
+    columns: tuple[Column, ...]
+    roots: tuple[int, ...]
+
+
+def choose(
+    regions: Sequence[tuple[Region, Snapshot]],
+    program: Program,
+    device: Device,
+    *,
+    numerics: str = "real",
+    runners: int = RUNNERS,
+) -> Plan:
+    """The cheapest set of candidate kernels that yields the program's outputs.
+
+    `regions` pairs each region with its saturated snapshot, in the order of `cut`. The gap is that
+    of the choice over all candidates; `pruned` counts what the beam left out. Raises
+    ExtractionError when no candidate of some output fits the device.
+    """
+    pool, counts = _pool(regions, device, numerics)
+    best = Exact()(pool.columns, pool.roots)
+    if best is None:
+        raise ExtractionError(f"program {program.name}: no set of kernels yields its outputs")
+    chosen = _fewest(pool, best)
+    kernels, intermediates = finish(_chosen(pool, chosen), program, device, numerics=numerics)
+    seconds = sum(k.prediction.seconds for k in kernels)
+    return Plan(
+        kernels=kernels,
+        intermediates=intermediates,
+        seconds=seconds,
+        bound=seconds * (1 - chosen.gap),
+        gap=chosen.gap,
+        runners_up=_others(pool, chosen, program, device, numerics, runners),
+        pruned=counts,
+    )
+
+
+def _pool(
+    regions: Sequence[tuple[Region, Snapshot]], device: Device, numerics: str
+) -> tuple[_Pool, dict[str, int]]:
+    counts: dict[str, int] = {}
+    classes: list[Classes] = []
+    found: list[tuple[int, Candidate]] = []
+    for number, (region, snapshot) in enumerate(regions):
+        own = Classes(snapshot, region.outputs, device, f"~{number}.")
+        generator = Generator(own, numerics=numerics)
+        candidates = generator.run()
+        if not candidates:
+            names = ", ".join(o.buffer.name for o in region.outputs)
+            raise ExtractionError(f"no kernel for {names} fits {device.name}")
+        classes.append(own)
+        found += [(number, c) for c in candidates]
+        for what, n in generator.counts.items():
+            counts[what] = counts.get(what, 0) + n
+    return _numbered(tuple(classes), tuple(found)), dict(sorted(counts.items()))
+
+
+def _numbered(classes: tuple[Classes, ...], found: tuple[tuple[int, Candidate], ...]) -> _Pool:
+    ids: dict[tuple[int, int], int] = {}
+
+    def items(number: int, group: Sequence[int]) -> frozenset[int]:
+        return frozenset(ids.setdefault((number, c), len(ids)) for c in group)
+
+    roots = [i for n, own in enumerate(classes) for c in own.roots for i in items(n, [c])]
+    columns = [
+        Column(items(n, sorted(c.makes)), items(n, sorted(c.needs)), c.seconds) for n, c in found
+    ]
+    return _Pool(classes, found, tuple(columns), tuple(roots))
+
+
+def _fewest(pool: _Pool, best: Selection) -> Selection:
+    """Of the selections within the model's noise of the best, one with fewer kernels if any."""
+    if len(best.columns) <= 1:
+        return best
+    toll = NOISE * best.cost
+    taxed = [Column(c.makes, c.needs, c.cost + toll) for c in pool.columns]
+    other = Exact()(taxed, pool.roots)
+    if other is None or len(other.columns) >= len(best.columns):
+        return best
+    cost = sum(pool.columns[k].cost for k in other.columns)
+    if cost > best.cost * (1 + NOISE):
+        return best
+    return Selection(other.columns, other.maker, cost, best.bound, 1 - best.bound / cost)
+
+
+def _others(
+    pool: _Pool,
+    chosen: Selection,
+    program: Program,
+    device: Device,
+    numerics: str,
+    count: int,
+) -> tuple[tuple[float, tuple], ...]:  # type: ignore[type-arg]
+    """The next-best plans: seconds and kernels."""
+    if count <= 0:
+        return ()
+    others = runners_up(pool.columns, pool.roots, count + 1)
+    plans = []
+    for other in others:
+        if set(other.columns) != set(chosen.columns):
+            kernels, _ = finish(_chosen(pool, other), program, device, numerics=numerics)
+            plans.append((sum(k.prediction.seconds for k in kernels), kernels))
+    return tuple(plans[:count])
+
+
+def _chosen(pool: _Pool, selection: Selection) -> list[Chosen]:
+    return [
+        Chosen(candidate, pool.classes[number])
+        for number, candidate in (pool.candidates[k] for k in selection.columns)
+    ]

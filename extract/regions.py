@@ -1,0 +1,308 @@
+"""Regions: the pieces of a program that are optimized one at a time.
+
+```
+Region ::= number, outputs     terms in which the region's own definitions are written out
+```
+
+What a region reads are inputs of the program and outputs of other regions, by name. A program of
+up to `WHOLE` distinct subterms is one region. A larger one is cut at definitions that would be
+computed again and again if they were written into their readers: they hold a reduction, and either
+several readers would repeat it, or one reader needs each element in many blocks. Pointwise
+definitions are always written out. Outputs that share what they read, and do not wait for one
+another, share a region.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nautile.extract.body import inner_terms
+from nautile.inline import inline_outputs
+from nautile.snapshot import Node, Report, Snapshot, node_of
+from nautile.terms import (
+    Axis,
+    Cast,
+    Definition,
+    Load,
+    Online,
+    Output,
+    Program,
+    Reduce,
+    Term,
+    buffers,
+    children,
+    walk,
+)
+
+__all__ = ["Region", "cut", "snapshot_of"]
+
+WHOLE = 64  # distinct subterms of a program that is left uncut
+LARGEST = 110  # subterms of a region before it is cut further
+REPEAT = 1024  # positions that read one element before it is stored (four blocks of 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Outputs to be computed together; `number` is its place in the program's order."""
+
+    outputs: tuple[Output, ...]
+    number: int = 0
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the tensors that the region loads."""
+        return tuple(b.name for b in buffers(*(o.term for o in self.outputs)))
+
+
+def cut(program: Program) -> tuple[Region, ...]:
+    """The program's regions in an order in which they can be computed."""
+    pieces = _Pieces(program)
+    stored = pieces.forced()
+    if pieces.size(pieces.whole(stored)) > WHOLE:
+        stored = pieces.cuts(stored)
+    groups = pieces.groups(stored)
+    return tuple(Region(outputs, n) for n, outputs in enumerate(groups))
+
+
+class _Pieces:
+    """The definitions of one program and who reads them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.definitions: dict[str, Definition] = {d.name: d for d in program.definitions}
+        self.needed = self._needed()
+        self.heavy = self._heavy()
+
+    def _needed(self) -> list[str]:
+        """The definitions that the outputs depend on, in source order."""
+        found: set[str] = set()
+        todo = [o.term for o in self.program.outputs]
+        while todo:
+            for buffer in buffers(todo.pop()):
+                if buffer.name in self.definitions and buffer.name not in found:
+                    found.add(buffer.name)
+                    todo.append(self.definitions[buffer.name].body)
+        return [d.name for d in self.program.definitions if d.name in found]
+
+    def _heavy(self) -> set[str]:
+        """Definitions that hold a reduction, their own or one written into them."""
+        heavy: set[str] = set()
+        for name in self.needed:
+            body = self.definitions[name].body
+            reduces = any(isinstance(t, (Reduce, Online)) for t in walk(body))
+            if reduces or any(b.name in heavy for b in buffers(body)):
+                heavy.add(name)
+        return heavy
+
+    def bodies(self) -> list[Term]:
+        """The terms of all needed definitions and outputs."""
+        own = [self.definitions[n].body for n in self.needed]
+        return own + [o.term for o in self.program.outputs]
+
+    def forced(self) -> set[str]:
+        """Heavy definitions that are read at several index expressions: stored under their name."""
+        places: dict[str, set[tuple[Term, ...]]] = {}
+        for body in self.bodies():
+            for load in _loads(body):
+                places.setdefault(load.buffer.name, set()).add(load.coordinates)
+        return {n for n in self.needed if n in self.heavy and self._scattered(places[n])}
+
+    @staticmethod
+    def _scattered(places: set[tuple[Term, ...]]) -> bool:
+        """Whether the places differ by more than the names of their axes."""
+        shapes = {tuple(tuple(a.family for a in sorted(c.free)) for c in p) for p in places}
+        return len(places) > 1 and len(shapes) > 1
+
+    def written(self, outputs: Iterable[Output], stored: set[str]) -> tuple[Output, ...]:
+        """The outputs with all definitions that are not stored written out."""
+        open_ = {
+            n: (self.definitions[n].axes, self.definitions[n].body)
+            for n in self.needed
+            if n not in stored
+        }
+        return inline_outputs(tuple(outputs), open_)
+
+    def targets(self, stored: set[str]) -> list[Output]:
+        """What must be stored: the chosen definitions in source order, then the outputs."""
+        own = [self.definitions[n] for n in self.needed if n in stored]
+        return [Output(d.buffer, d.axes, d.body) for d in own] + list(self.program.outputs)
+
+    def whole(self, stored: set[str]) -> tuple[Output, ...]:
+        return self.written(self.targets(stored), stored)
+
+    @staticmethod
+    def size(outputs: Iterable[Output]) -> int:
+        return len(inner_terms(o.term for o in outputs))
+
+    # ---- where to cut --------------------------------------------------------------------------
+
+    def cuts(self, stored: set[str]) -> set[str]:
+        """`stored` and the definitions that are worth a kernel of their own."""
+        chosen = set(stored)
+        for name in self.needed:
+            if name in self._contracting(chosen) and self._repeated(name) > REPEAT:
+                chosen.add(name)
+        while True:
+            large = [o for o in self.targets(chosen) if self._large(o, chosen)]
+            extra = [n for o in large if (n := self._middle(o, chosen)) is not None]
+            if not extra:
+                return chosen
+            chosen |= set(extra)
+
+    def _contracting(self, stored: set[str]) -> set[str]:
+        """Definitions whose written-out term reduces over an axis of a product: real work."""
+        found: set[str] = set()
+        for name in self.needed:
+            body = self.definitions[name].body
+            own = any(_is_contraction(t) for t in walk(body))
+            if own or any(b.name in found and b.name not in stored for b in buffers(body)):
+                found.add(name)
+        return found
+
+    def _repeated(self, name: str) -> int:
+        """How many positions of a reader's result need one element (the worst reader)."""
+        definition = self.definitions[name]
+        worst = 1
+        for axes, body in self._readers():
+            for load in _loads(body):
+                if load.buffer.name == definition.name:
+                    missing = {a for a in axes if a not in load.free}
+                    missing |= _enclosing(body, load) - load.free
+                    worst = max(worst, math.prod(a.extent for a in missing))
+        return worst
+
+    def _readers(self) -> list[tuple[tuple[Axis, ...], Term]]:
+        own = [(self.definitions[n].axes, self.definitions[n].body) for n in self.needed]
+        return own + [(o.axes, o.term) for o in self.program.outputs]
+
+    def _large(self, output: Output, stored: set[str]) -> bool:
+        return self.size(self.written([output], stored)) > LARGEST
+
+    def _middle(self, output: Output, stored: set[str]) -> str | None:
+        """The heavy definition below `output` whose own term is nearest half the region's size."""
+        total = self.size(self.written([output], stored))
+        below = [n for n in self._below(output.term, stored) if n in self.heavy]
+        sizes = {n: self._definition_size(n, stored) for n in below}
+        return min(below, key=lambda n: abs(2 * sizes[n] - total), default=None)
+
+    def _definition_size(self, name: str, stored: set[str]) -> int:
+        d = self.definitions[name]
+        return self.size(self.written([Output(d.buffer, d.axes, d.body)], stored))
+
+    def _below(self, term: Term, stored: set[str]) -> list[str]:
+        found: dict[str, None] = {}
+        todo = [term]
+        while todo:
+            for buffer in buffers(todo.pop()):
+                name = buffer.name
+                if name in self.definitions and name not in stored and name not in found:
+                    found[name] = None
+                    todo.append(self.definitions[name].body)
+        return list(found)
+
+    # ---- which outputs share a region ----------------------------------------------------------
+
+    def groups(self, stored: set[str]) -> list[tuple[Output, ...]]:
+        """Written-out outputs, those that share reads together, in an order that can be run."""
+        targets = self.whole(stored)
+        waits = _depths(targets)
+        groups: list[list[Output]] = []
+        for target in targets:
+            home = self._home(target, groups, waits)
+            if home is None:
+                groups.append([target])
+            else:
+                home.append(target)
+        groups.sort(key=lambda g: max(waits[o.buffer.name] for o in g))
+        return [tuple(g) for g in groups]
+
+    def _home(
+        self, target: Output, groups: Sequence[list[Output]], waits: Mapping[str, int]
+    ) -> list[Output] | None:
+        reads = _read_bytes([target])
+        for group in groups:
+            if waits[group[0].buffer.name] != waits[target.buffer.name]:
+                continue
+            theirs = _read_bytes(group)
+            shared = sum(n for name, n in reads.items() if name in theirs)
+            most = max(sum(reads.values()), sum(theirs.values()))
+            if 5 * shared >= most and self.size([*group, target]) <= LARGEST:
+                return group
+        return None
+
+
+def _depths(targets: Sequence[Output]) -> dict[str, int]:
+    """For each target the length of the longest chain of other targets that it waits for."""
+    names = {o.buffer.name for o in targets}
+    depth: dict[str, int] = {}
+    for o in targets:
+        below = [b.name for b in buffers(o.term) if b.name in names and b.name in depth]
+        depth[o.buffer.name] = 1 + max((depth[n] for n in below), default=0)
+    return depth
+
+
+def _read_bytes(outputs: Iterable[Output]) -> dict[str, int]:
+    return {b.name: b.size for o in outputs for b in buffers(o.term)}
+
+
+def _loads(term: Term) -> list[Load]:
+    return [t for t in walk(term) if isinstance(t, Load)]
+
+
+def _is_contraction(term: Term) -> bool:
+    """A sum over a product of two factors that both walk the summed axis."""
+    if not (isinstance(term, Reduce) and term.monoid == "sum"):
+        return False
+    loads = [t for t in inner_terms([term.body]) if isinstance(t, Load) and term.axis in t.free]
+    return len({t.free for t in loads}) > 1
+
+
+def _enclosing(root: Term, load: Load) -> frozenset[Axis]:
+    """The axes of the reductions of `root` that hold `load`."""
+    holds: dict[Term, bool] = {}
+    axes: set[Axis] = set()
+    for term in walk(root):
+        inside = term is load or any(holds[c] for c in children(term))
+        holds[term] = inside
+        if inside and isinstance(term, (Reduce, Online)):
+            axes.add(term.axis)
+    return frozenset(axes)
+
+
+# ---- the unsaturated snapshot ------------------------------------------------------------------
+
+
+def snapshot_of(outputs: tuple[Output, ...]) -> Snapshot:
+    """The snapshot in which every class holds the one node that stands in the terms."""
+    ids: dict[Term, int] = {}
+    classes: dict[int, tuple[Node, ...]] = {}
+    order = inner_terms(o.term for o in outputs)
+    axes = tuple(dict.fromkeys(a for t in order for a in sorted(t.free | _bound(t))))
+    bit = {a: 1 << i for i, a in enumerate(axes)}
+    for term in order:
+        below = () if isinstance(term, Load) else tuple(ids[c] for c in children(term))
+        ids[term] = len(ids)
+        classes[ids[term]] = (node_of(term, below),)
+    return Snapshot(
+        classes=classes,
+        axes=axes,
+        free={ids[t]: sum(bit[a] for a in t.free) for t in order},
+        dtype={ids[t]: dtype_of(t) for t in order},
+        roots=tuple(ids[o.term] for o in outputs),
+        made={},
+        source={c: nodes[0] for c, nodes in classes.items()},
+        report=Report("saturated", len(classes), 0, 0.0),
+    )
+
+
+def _bound(term: Term) -> set[Axis]:
+    return {term.axis} if isinstance(term, (Reduce, Online)) else set()
+
+
+def dtype_of(term: Term) -> str:
+    """The type that a term's value carries: a cast's own, f32 for arithmetic."""
+    if isinstance(term, Cast):
+        return term.dtype
+    return term.buffer.dtype if isinstance(term, Load) else "f32"

@@ -1,0 +1,132 @@
+"""Independent bodies side by side in one launch: one launch latency, one tail, shared reads.
+
+The blocks of the parts follow one another in one grid. The parts must be of one kind and take tiles
+of the same sizes, so that a block's threads and shared memory fit all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nautile.dtypes import DTYPES
+from nautile.extract.device import Device
+from nautile.extract.kernel import Part, Prediction
+from nautile.extract.roofline import OVERLAP, RESOURCES, schedules
+from nautile.terms import buffers
+
+if TYPE_CHECKING:
+    from nautile.extract.candidates import Candidate, Generator
+
+__all__ = ["combined", "side_by_side"]
+
+PARTS = 4
+CHOICES = 12
+
+
+def side_by_side(a: Candidate, b: Candidate, generator: Generator) -> Candidate | None:
+    """One launch of the parts of both, or None where no common tiling is known."""
+    from nautile.extract.candidates import Candidate
+
+    groups = a.groups + b.groups
+    if len(groups) > PARTS:
+        return None
+    device = generator.classes.device
+    tables = [
+        schedules(generator.outputs(g), device, CHOICES, numerics=generator.numerics)
+        for g in groups
+    ]
+    best = combined(tables, device)
+    if best is None:
+        return None
+    parts, prediction = best
+    choice = {**a.choice, **b.choice}
+    return Candidate(a.makes | b.makes, a.needs | b.needs, groups, choice, parts, prediction)
+
+
+Table = Sequence[tuple[Part, Prediction]]
+
+
+def combined(tables: Sequence[Table], device: Device) -> tuple[tuple[Part, ...], Prediction] | None:
+    """The best common tiling of several parts, one table of schedules a part."""
+    by_shape = [_by_shape(table) for table in tables]
+    common = [s for s in by_shape[0] if all(s in shapes for shapes in by_shape[1:])]
+    options = []
+    for shape in common:
+        rows = [shapes[shape] for shapes in by_shape]
+        parts = tuple(part for part, _ in rows)
+        options.append((parts, _launch(parts, [p for _, p in rows], device)))
+    return min(options, key=lambda option: option[1].seconds, default=None)
+
+
+def _by_shape(table: Table) -> Mapping[tuple[int, ...], tuple[Part, Prediction]]:
+    shapes: dict[tuple[int, ...], tuple[Part, Prediction]] = {}
+    for part, prediction in table:
+        shape = tuple(sorted(t for t in part.tiles.values() if t > 1))
+        shapes.setdefault((*shape, -len(part.streams)), (part, prediction))
+    return shapes
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """How far the last wave of `blocks` is from full."""
+
+    blocks: int
+    device: Device
+
+    @property
+    def factor(self) -> float:
+        if self.blocks > 8 * self.device.sms:
+            return 1.02
+        waves = -(-self.blocks // self.device.sms)
+        return waves * self.device.sms / max(1, self.blocks)
+
+
+def _launch(parts: Sequence[Part], rows: Sequence[Prediction], device: Device) -> Prediction:
+    blocks = sum(p.blocks for p in rows)
+    after = _Tail(blocks, device).factor
+    shares = dict.fromkeys(RESOURCES, 0.0)
+    steps = 0.0
+    for p in rows:
+        before = _Tail(p.blocks, device).factor
+        for name in RESOURCES:
+            change = after / before if name not in ("dram", "l2") else 1.0
+            shares[name] += p.shares[name] * change
+        steps += p.seconds - _blend([p.shares[n] for n in RESOURCES]) - device.launch_seconds
+    saved = _read_twice(parts)
+    shares["dram"] -= saved / device.memory_bandwidth
+    shares["launch"] = device.launch_seconds
+    seconds = _blend([shares[n] for n in RESOURCES]) + device.launch_seconds + max(0.0, steps)
+    return Prediction(
+        seconds=seconds,
+        bound=max(shares, key=lambda name: shares[name]),
+        reads_bytes=sum(p.reads_bytes for p in rows) - saved,
+        writes_bytes=sum(p.writes_bytes for p in rows),
+        tensor_flops=sum(p.tensor_flops for p in rows),
+        vector_flops=sum(p.vector_flops for p in rows),
+        special_ops=sum(p.special_ops for p in rows),
+        shared_bytes=max(p.shared_bytes for p in rows),
+        registers=max(p.registers for p in rows),
+        blocks=blocks,
+        shares=shares,
+    )
+
+
+def _blend(seconds: Sequence[float]) -> float:
+    values = np.array(seconds)
+    return float(values.max() + OVERLAP * (values.sum() - values.max()))
+
+
+def _read_twice(parts: Sequence[Part]) -> int:
+    """Bytes of the tensors that a part reads after an earlier part of the same launch did."""
+    seen: set[str] = set()
+    saved = 0
+    for part in parts:
+        for buffer in buffers(*(o.term for o in part.outputs)):
+            if buffer.name in seen:
+                saved += buffer.size * DTYPES[buffer.dtype].bytes
+            seen.add(buffer.name)
+    return saved
