@@ -67,8 +67,9 @@ def _group(group: str, deadline: float, options: argparse.Namespace) -> list[dic
     log.write_text("")
     while len(done := _read(log)) < len(wanted) and time.monotonic() < deadline:
         error = _child(group, log, deadline, options.peers)
-        if len(_read(log)) < len(wanted) and error is not None:
-            _append(log, _failure(wanted[len(_read(log))], error))
+        now = len(_read(log))
+        if now < len(wanted) and (error is not None or now == len(done)):
+            _append(log, _failure(wanted[now], error or "the process left no record"))
     rest = wanted[len(done) :]
     records = done + [_failure(c, "not run: the time was over") for c in rest]
     log.unlink()
