@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from nautile.dtypes import DTYPES
+from nautile.errors import LimitError
 from nautile.lang.calls import axis_call, is_whole, whole_call, whole_calls
 from nautile.lang.expression import Expression
+from nautile.lang.limits import MAX_DEFINITIONS
 from nautile.lang.module import is_docstring
 from nautile.lang.names import INSTEAD, RESERVED, is_size
 from nautile.lang.ranges import Ranges
@@ -114,6 +116,8 @@ def store(frame: Frame, name: str, axes: tuple[Axis, ...], body: Term, node: ast
     line = getattr(node, "lineno", 0)
     definition = Definition(stored, axes, body, line, frame.type(body))
     frame.session.definitions.append(definition)
+    if len(frame.session.definitions) > MAX_DEFINITIONS:
+        raise LimitError(f"{frame.session.name}: has more than {MAX_DEFINITIONS} definitions")
     return Stored(definition.buffer)
 
 

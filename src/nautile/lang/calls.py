@@ -13,10 +13,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from nautile.dtypes import DTYPES, is_float
+from nautile.dtypes import DTYPES, is_float, is_integer
 from nautile.errors import LimitError, SourceError
 from nautile.lang.expression import Expression, Scope, read_tensor
-from nautile.lang.limits import MAX_CALLS
+from nautile.lang.limits import MAX_CALL_DEPTH, MAX_CALLS
 from nautile.lang.module import Module
 from nautile.lang.names import BUILTIN
 from nautile.lang.ranges import Ranges, bracket, kept_axes
@@ -349,8 +349,12 @@ def _enter(frame: Frame, node: ast.Call, callee: Frame) -> list[Tensor]:
     if here in calls:
         message = f"{signature.name} calls itself; a program cannot be recursive"
         raise frame.error(node, message, "cyclic-definition")
-    if len(calls) >= MAX_CALLS:
-        raise LimitError(f"{frame.session.name}: calls nested deeper than {MAX_CALLS}")
+    frame.session.call_count += 1
+    if len(calls) >= MAX_CALL_DEPTH or frame.session.call_count > MAX_CALLS:
+        raise LimitError(
+            f"{frame.session.name}: more than {MAX_CALLS} calls, or calls nested deeper than "
+            f"{MAX_CALL_DEPTH}"
+        )
     calls.append(here)
     try:
         results = frame.session.run(callee)
@@ -388,8 +392,8 @@ def _check_result(frame: Frame, place: ast.AST, tensor: Tensor, type_: Type, pos
 
 def convert(frame: Frame, node: ast.AST, term: Term, dtype: str, result: bool = False) -> Term:
     """The term as a value of a declared type: a rounding where the type is narrower than what the
-    term carries, the term itself where it is f32 (arithmetic's own type). A result may round a
-    float to an integer type, an argument may not. Raises SourceError."""
+    term carries, the term itself where it is f32 (arithmetic's own type) and for integers. A result
+    may round a float to an integer type, an argument may not. Raises SourceError."""
     have, want = frame.type(term), carried(dtype)
     if (have == "bool") != (want == "bool"):
         kinds = ("a truth value", "a number") if want == "bool" else ("a number", "a truth value")
@@ -397,6 +401,8 @@ def convert(frame: Frame, node: ast.AST, term: Term, dtype: str, result: bool = 
     if is_float(have) and not is_float(dtype) and not result:
         raise frame.error(node, f"expected an integer ({dtype}) here, not a float", "wrong-type")
     if dtype in ("f32", "bool", have) or _has_type(term, dtype):
+        return term
+    if is_integer(have) and dtype in ("i32", "i64"):
         return term
     return Cast(dtype, term)
 

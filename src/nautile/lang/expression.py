@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nautile.dtypes import DTYPES
 from nautile.lang.bounds import interval
-from nautile.lang.fold import fold
 from nautile.lang.names import BUILTIN, COMPARISONS, FUNCTIONS, INFIX, INSTEAD, REDUCERS, is_size
 from nautile.lang.ranges import Ranges, bracket, tensor_at
 from nautile.lang.session import Frame, Inline, Tensor
 from nautile.lang.source import nearest
 from nautile.operations import OPERATIONS
-from nautile.terms import Apply, Axis, Cast, Const, Index, Reduce, Term, transform, walk
+from nautile.terms import Apply, Axis, Cast, Const, Index, Reduce, Term, transform
 
 __all__ = ["Expression", "read_tensor"]
 
@@ -150,18 +149,15 @@ class Expression:
         return term
 
     def _check_affine(self, node: ast.expr, term: Term) -> None:
-        for part in walk(term):
-            if not isinstance(part, Apply) or part.operation not in ("mul", "floordiv", "mod"):
+        stack = [term]
+        while stack:
+            part = stack.pop()
+            if not isinstance(part, Apply):
                 continue
-            left, right = part.arguments
-            constant = isinstance(right, Const) or (
-                part.operation == "mul" and isinstance(left, Const)
-            )
-            bad = part.operation != "mul" and isinstance(right, Const) and not right.value > 0
-            if not part.free or (constant and not bad):
-                continue
-            message = "coordinates are affine: products with and // and % by positive constants"
-            raise self.frame.error(node, message, "unsupported")
+            stack.extend(part.arguments)
+            if not _is_affine(part):
+                message = "coordinates are affine: products with and // and % by positive constants"
+                raise self.frame.error(node, message, "unsupported")
 
     def _check_bounds(self, node: ast.expr, term: Term, extent: int, what: str) -> None:
         found = interval(term, self.frame.session.intervals)
@@ -185,8 +181,7 @@ class Expression:
         """The operation on terms, checked and folded."""
         kinds = [self.frame.type(a) for a in arguments]
         self._check_kinds(node, operation, kinds)
-        term = _folded(Apply(operation, arguments))
-        return self._note(node, term)
+        return self._note(node, self.frame.session.simplified(Apply(operation, arguments)))
 
     def _check_kinds(self, node: ast.expr, operation: str, kinds: list[str]) -> None:
         truths = [k == "bool" for k in kinds]
@@ -302,7 +297,8 @@ def read_tensor(
     _check_rank(frame, node, label, tensor, len(coordinates))
     term = tensor.at(coordinates)
     if isinstance(tensor, Inline) and any(isinstance(c, Const) for c in coordinates):
-        term = transform(term, _folded)
+        session = frame.session
+        term = transform(term, lambda part: session.note(session.simplified(part)))
     return frame.session.note(term)
 
 
@@ -315,12 +311,15 @@ def _check_rank(frame: Frame, node: ast.AST, label: str, tensor: Tensor, given: 
         raise frame.error(node, message, "wrong-rank")
 
 
-def _folded(term: Term) -> Term:
-    if isinstance(term, Apply) and all(isinstance(a, Const) for a in term.arguments):
-        values = tuple(a.value for a in term.arguments if isinstance(a, Const))
-        value = fold(term.operation, values)
-        return term if value is None else Const(value)
-    return term
+def _is_affine(term: Apply) -> bool:
+    """Whether the outermost operation of an integer term keeps it affine."""
+    left, right = term.arguments[0], term.arguments[-1]
+    match term.operation:
+        case "mul":
+            return isinstance(left, Const) or isinstance(right, Const)
+        case "floordiv" | "mod":
+            return isinstance(right, Const) and right.value > 0
+    return True
 
 
 def _reached(name: str, reads: Mapping[str, Iterable[str]]) -> set[str]:

@@ -1,7 +1,8 @@
 """What an input may be: its limits are checked before anything recurses.
 
 Bytes of a file, nesting of brackets (by a scan of the characters, before the parser sees them),
-depth of the syntax tree, and the number and depth of the terms that calls of operations unfold to.
+depth of the syntax tree; then, while reading, the number of definitions, of calls and of the terms
+that calls unfold to, and the depth of both.
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ from pathlib import Path
 from nautile.errors import InputError, LimitError
 from nautile.lang.source import Source
 
-__all__ = ["MAX_BYTES", "MAX_CALLS", "MAX_DEPTH", "MAX_TERMS", "parse_tree", "read"]
+__all__ = [
+    "MAX_BYTES",
+    "MAX_CALLS",
+    "MAX_CALL_DEPTH",
+    "MAX_DEFINITIONS",
+    "MAX_DEPTH",
+    "MAX_TERMS",
+    "parse_tree",
+    "read",
+]
 
 MAX_BYTES = 1 << 20
 MAX_BRACKETS = 100
 MAX_DEPTH = 200
 MAX_TERMS = 50_000
-MAX_CALLS = 32
+MAX_CALL_DEPTH = 32
+MAX_CALLS = 5_000
+MAX_DEFINITIONS = 5_000
 
 _TOKEN = re.compile(
     r"#[^\r\n]*|'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\r\n])*+'|\"(?:\\.|[^\"\\\r\n])*+\"|[\[({})\]]",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from pathlib import Path
 
-from nautile.errors import InputError
+from nautile.errors import InputError, LimitError
 from nautile.lang.limits import read
 from nautile.lang.module import Module, prelude, read_module
 from nautile.lang.program import read_program, resolve_sizes
@@ -34,11 +34,15 @@ def parse(
     module = read_module(Source(text, filename), prelude())
     wanted = dict(dims or {})
     _check_dims(module, wanted)
-    programs = [
-        read_program(module, signature, sizes)
-        for signature in module.programs.values()
-        if (sizes := _sizes(module, signature, wanted)) is not None
-    ]
+    called = _called(module)
+    try:
+        programs = [
+            read_program(module, signature, sizes)
+            for signature in module.programs.values()
+            if (sizes := _sizes(signature, called, wanted)) is not None
+        ]
+    except RecursionError:
+        raise LimitError(f"{filename}: expressions are nested too deeply to be read") from None
     if not programs:
         raise InputError(
             f"{filename}: holds no program: write `def name(x: f32[N], *, N=1024) -> f32[N]:`",
@@ -58,11 +62,13 @@ def _check_dims(module: Module, dims: Mapping[str, int]) -> None:
             raise InputError(f"{message}, not {value!r}", code="bad-size")
 
 
-def _sizes(module: Module, signature: Signature, dims: Mapping[str, int]) -> dict[str, int] | None:
+def _sizes(
+    signature: Signature, called: frozenset[str], dims: Mapping[str, int]
+) -> dict[str, int] | None:
     """The sizes of a program, or None for an operation that only others of the file use."""
     sizes = resolve_sizes(signature, dims)
     complete = len(sizes) == len(signature.sizes)
-    if (not complete or signature.scalar) and signature.name in _called(module):
+    if (not complete or signature.scalar) and signature.name in called:
         return None
     return sizes
 

@@ -7,6 +7,7 @@ online sums, which the language lacks, print as `running[s](r)`, `before[s](r)` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nautile.errors import LimitError
@@ -60,19 +61,18 @@ def show_term(term: Term, limit: int = _LARGEST) -> str:
 
 
 def _head(program: Program) -> str:
-    plain = [_parameter(b) for b in program.inputs if b.name not in program.defaults]
-    scalars = [
-        f"{_parameter(b)} = {program.defaults[b.name]!r}"
-        for b in program.inputs
-        if b.name in program.defaults
-    ]
+    parameters = [_parameter(b, program.defaults) for b in program.inputs]
+    optional = [b.name in program.defaults for b in program.inputs]
+    if optional != sorted(optional):  # Python wants such arguments behind a star
+        parameters.insert(optional.index(True), "*")
     results = [_type(o.buffer) for o in program.outputs]
     result = results[0] if len(results) == 1 else f"({', '.join(results)})"
-    return f"def {program.name}({', '.join(plain + scalars)}) -> {result}:"
+    return f"def {program.name}({', '.join(parameters)}) -> {result}:"
 
 
-def _parameter(buffer: Buffer) -> str:
-    return f"{buffer.name}: {_type(buffer)}"
+def _parameter(buffer: Buffer, defaults: Mapping[str, float]) -> str:
+    default = f" = {defaults[buffer.name]!r}" if buffer.name in defaults else ""
+    return f"{buffer.name}: {_type(buffer)}{default}"
 
 
 def _type(buffer: Buffer) -> str:

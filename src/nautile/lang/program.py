@@ -42,6 +42,7 @@ def read_program(module: Module, signature: Signature, sizes: Mapping[str, int])
     results = run(frame)
     check_results(frame, results)
     returned = [_result(frame, t, r) for t, r in zip(signature.results, results, strict=True)]
+    _check_distinct(frame, [name for name, _ in returned])
     scalars = {b.name for b in inputs if not b.shape}
     scalars |= {d.name for d in session.definitions if not d.axes}
     definitions = canonical(session.definitions, session.bindings, scalars)
@@ -80,12 +81,16 @@ def _result(frame: Frame, type_: Type, tensor: Tensor) -> tuple[str, str]:
     return tensor.buffer.name, type_.dtype
 
 
+def _check_distinct(frame: Frame, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            message = f"{name} is returned twice; return it once"
+            raise frame.error(frame.signature.node.body[-1], message, "assigned-twice")
+
+
 def _stored(frame: Frame, tensor: Inline) -> Stored:
     place = frame.signature.node.body[-1]
-    name = "result"
-    if name in frame.sizes or name in frame.session.names:
-        name = "result_1"
-    stored = store(frame, name, tensor.axes, tensor.term, place)
+    stored = store(frame, "result", tensor.axes, tensor.term, place)
     assert isinstance(stored, Stored)
     return stored
 

@@ -11,13 +11,27 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from nautile.dtypes import is_integer
 from nautile.errors import LimitError
 from nautile.lang.bounds import Interval
+from nautile.lang.fold import fold
 from nautile.lang.limits import MAX_DEPTH, MAX_TERMS
 from nautile.lang.module import Module
 from nautile.lang.signature import Signature
 from nautile.lang.source import Source
-from nautile.terms import Axis, Buffer, Definition, Index, Load, Term, children, substitute, walk
+from nautile.terms import (
+    Apply,
+    Axis,
+    Buffer,
+    Const,
+    Definition,
+    Index,
+    Load,
+    Term,
+    children,
+    substitute,
+    walk,
+)
 from nautile.types import type_over
 
 __all__ = ["Binding", "Frame", "Inline", "Session", "Stored", "Tensor"]
@@ -58,6 +72,8 @@ class Inline:
 
 Tensor = Stored | Inline
 
+_NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
@@ -84,6 +100,7 @@ class Session:
     names: set[str] = field(default_factory=set)
     reserved: set[str] = field(default_factory=set)
     calls: list[tuple[str, str]] = field(default_factory=list)
+    call_count: int = 0
 
     def axis(self, name: str, extent: int, level: int) -> Axis:
         """A binder of its own."""
@@ -99,6 +116,27 @@ class Session:
             found = f"{name}_{count}"
         self.names.add(found)
         return found
+
+    def simplified(self, term: Term) -> Term:
+        """A constant expression folded, and an integer freed of + 0, - 0, * 1 and // 1."""
+        if not isinstance(term, Apply):
+            return term
+        values = [a.value for a in term.arguments if isinstance(a, Const)]
+        if len(values) == len(term.arguments):
+            value = fold(term.operation, tuple(values))
+            return term if value is None else Const(value)
+        if len(term.arguments) == 2 and values:
+            return self._neutral(term)
+        return term
+
+    def _neutral(self, term: Apply) -> Term:
+        left, right = term.arguments
+        if isinstance(left, Const) and term.operation in ("add", "mul"):
+            left, right = right, left
+        neutral = _NEUTRAL.get(term.operation)
+        if neutral is not None and right is Const(neutral) and is_integer(self.types[left]):
+            return left
+        return term
 
     def note(self, term: Term) -> Term:
         """The term itself, its type and depth known from now on. Raises LimitError."""

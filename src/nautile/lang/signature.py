@@ -82,7 +82,7 @@ def read_signature(source: Source, node: ast.FunctionDef) -> Signature:
     sizes: dict[str, ast.expr | None] = {}
     parameters = []
     for arg, default in pairs:
-        if arg.annotation is None and is_size(arg.arg) and arg in node.args.kwonlyargs:
+        if arg in node.args.kwonlyargs and _is_size_argument(arg):
             sizes[arg.arg] = default
         else:
             parameters.append(_parameter(source, arg, default))
@@ -110,6 +110,12 @@ def _check_form(source: Source, node: ast.FunctionDef) -> None:
             f"{node.name} states no result type: write `-> f32[...]` before the colon",
             "syntax",
         )
+
+
+def _is_size_argument(arg: ast.arg) -> bool:
+    plain = arg.annotation is None
+    whole = isinstance(arg.annotation, ast.Name) and arg.annotation.id == "int"
+    return is_size(arg.arg) and (plain or whole)
 
 
 def _check_distinct(source: Source, arguments: list[ast.arg]) -> None:

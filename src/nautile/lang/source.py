@@ -13,6 +13,7 @@ from nautile.errors import SourceError
 __all__ = ["Source", "nearest"]
 
 _WIDTH = 110
+_CANDIDATES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +69,5 @@ def _window(line: str, column: int) -> tuple[int, str]:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean ...?` for the nearest known name, or nothing."""
-    found = get_close_matches(name, sorted(set(known)), n=1, cutoff=0.6)
+    found = get_close_matches(name, sorted(set(known))[:_CANDIDATES], n=1, cutoff=0.6)
     return f" Did you mean {found[0]}?" if found else ""
