@@ -64,3 +64,23 @@ NT_DEV void nt_export16(void* to, nt_u32 from) {
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
   *(uint4*)to = v;
 }
+
+// 4, 8, 16 or more bytes of read-only global memory, aligned to their size (to 16 where more)
+template <int words> NT_DEV void nt_read(nt_u32 (&w)[words], const void* from) {
+  if constexpr (words == 1) w[0] = __ldg((const nt_u32*)from);
+  else if constexpr (words == 2) {
+    const uint2 v = __ldg((const uint2*)from);
+    w[0] = v.x; w[1] = v.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < words / 4; i++) {
+      const uint4 v = __ldg((const uint4*)from + i);
+      w[4 * i] = v.x; w[4 * i + 1] = v.y; w[4 * i + 2] = v.z; w[4 * i + 3] = v.w;
+    }
+  }
+}
+
+template <int words> NT_DEV void nt_zero(nt_u32 (&w)[words]) {
+#pragma unroll
+  for (int i = 0; i < words; i++) w[i] = 0;
+}

@@ -1,0 +1,412 @@
+"""Structure -> memory program: rings, pipeline stages, and the order of the typed operations.
+
+A loop's operands share one ring, filled `stages - 1` blocks ahead; one barrier an iteration both
+publishes block b and frees the slot of block b - 1. Operands that no loop changes stay in a slot of
+their own, filled with the first block. Folds along the columns are settled across the threads of a
+row at once where the loop reads them, else after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from nautile.codegen.memory import (
+    Barrier,
+    Clear,
+    Commit,
+    Fetch,
+    FoldRow,
+    Fragment,
+    Geometry,
+    Keep,
+    MemoryProgram,
+    Multiply,
+    Operation,
+    Pack,
+    Place,
+    Pointwise,
+    Rescale,
+    Ring,
+    Role,
+    Settle,
+    SharedTile,
+    Store,
+    Stream,
+    Wait,
+)
+from nautile.codegen.schedule.affine import coefficient, divisor, offset
+from nautile.codegen.schedule.place import place
+from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
+from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Ref, Statement, Tile, Write
+from nautile.codegen.types import carrier
+from nautile.terms import Axis, Cast, Load, Term, walk
+
+__all__ = ["Choices", "plan"]
+
+IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+MAX_STAGES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the target decides: the block, the most stages of a ring, the bytes of shared memory."""
+
+    geometry: Geometry
+    stages: int
+    shared_limit: int
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A nest of loops: its axes, and the tiles that its ring holds."""
+
+    axes: tuple[Axis, ...]
+    parent: _Scope | None
+    body: tuple[Statement, ...]
+    bounds: Bounds = field(default_factory=Bounds)
+    tiles: dict[tuple[Term, Axis, Axis], SharedTile] = field(default_factory=dict)
+    ring: Ring | None = None
+    packed: dict[str, Fragment] = field(default_factory=dict)
+
+
+def plan(structure: Structure, choices: Choices) -> MemoryProgram:
+    """The memory program; UnsupportedError where the tiles do not fit."""
+    return _Planner(structure, choices).program()
+
+
+@dataclass(slots=True)
+class _Planner:
+    structure: Structure
+    choices: Choices
+    scopes: dict[int, _Scope] = field(default_factory=dict)
+    operands: dict[tuple[str, str], tuple[SharedTile, _Scope]] = field(default_factory=dict)
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+
+    def program(self) -> MemoryProgram:
+        source = self.structure.program
+        root = _Scope((), None, source.body)
+        self._place(root)
+        rings = self._rings(root)
+        used = sum(r.stages * r.slot_bytes for r in rings)
+        body = self._fill(root.ring) if root.ring else []
+        body += self._body(root)
+        staging = self._staging(used)
+        body = list(self._staged(body, staging))
+        grid = tuple((a, source.tiles[a]) for a in source.grid)
+        writes = [s for s in statements(source.body) if isinstance(s, Write)]
+        return MemoryProgram(
+            source.name,
+            self.choices.geometry,
+            grid,
+            tuple(source.tiles.items()),
+            rings,
+            tuple(self.fragments.values()),
+            (Role("all", tuple(body)),),
+            max(used, staging),
+            any(w.buffer.dtype in ("f32", "f64", "tf32") for w in writes),
+            self._heavy_first(),
+        )
+
+    # -- placement and rings ------------------------------------------------------------------
+
+    def _place(self, scope: _Scope) -> None:
+        for statement in scope.body:
+            if isinstance(statement, Loop):
+                inner = _nest(statement, scope)
+                self.scopes[id(statement)] = inner
+                self._place(inner)
+            elif isinstance(statement, Mma):
+                contraction = self.structure.contractions[statement.target.name]
+                for tile, outside in (
+                    (contraction.left, self.structure.row),
+                    (contraction.right, contraction.column),
+                ):
+                    if tile.name in self.structure.pure:
+                        self._operand(scope, contraction, tile, outside)
+
+    def _operand(self, scope: _Scope, c: Contraction, tile: Tile, outside: Axis) -> None:
+        placed = place(self.structure, tile.name, outside, c.axis, c.operand)
+        home = scope
+        while home.parent is not None and not any(a in placed.value.free for a in home.axes):
+            home = home.parent
+        key = (placed.value, placed.outer, placed.inner)
+        kept = home.tiles.setdefault(key, placed)
+        self.operands[tile.name, c.operand] = (kept, home)
+
+    def _rings(self, root: _Scope) -> tuple[Ring, ...]:
+        """Slots of all rings, laid out one after another."""
+        scopes = [root, *self.scopes.values()]
+        stay = sum(t.bytes for t in root.tiles.values())
+        slots = [sum(t.bytes for t in s.tiles.values()) for s in scopes[1:] if s.tiles]
+        stages = self.choices.stages
+        while stages > 2 and stay + stages * sum(slots) > self.choices.shared_limit:
+            stages -= 1
+        if stay + (stages if slots else 1) * sum(slots) > self.choices.shared_limit:
+            raise UnsupportedError("the tiles exceed shared memory")
+        rings, offset = [], 0
+        for number, scope in enumerate(s for s in scopes if s.tiles):
+            nested = any(s.parent is scope for s in self.scopes.values() if s.tiles)
+            count = 1 if scope is root else 2 if nested else stages
+            scope.ring = _ring(f"r{number}", scope, count, offset)
+            for name, (tile, home) in list(self.operands.items()):
+                if home is scope:
+                    now = next(t for t in scope.ring.tiles if t.name == tile.name)
+                    self.operands[name] = (now, home)
+            rings.append(scope.ring)
+            offset += count * scope.ring.slot_bytes
+        return tuple(rings)
+
+    # -- operations ---------------------------------------------------------------------------
+
+    def _fill(self, ring: Ring, ahead: int = 0) -> list[Operation]:
+        copied = any(t.filled != "compute" for t in ring.tiles)
+        computed = any(t.filled == "compute" for t in ring.tiles)
+        return [Fetch(ring, ahead)] * copied + [Place(ring, ahead)] * computed
+
+    def _body(self, scope: _Scope) -> list[Operation]:
+        body: list[Operation] = []
+        pending: list[Mma] = []
+        if scope.parent is None and scope.ring and self._direct(scope):
+            body += [Commit(), Wait(0), Barrier()]
+        for statement in scope.body:
+            if isinstance(statement, Mma):
+                if pending and not self._joins(pending[-1], statement):
+                    body += self._multiply(scope, pending)
+                    pending = []
+                pending.append(statement)
+                continue
+            if not self._is_pure(statement):
+                body += self._multiply(scope, pending)
+                pending = []
+            body += self._statement(scope, statement)
+        return body + self._multiply(scope, pending)
+
+    def _direct(self, scope: _Scope) -> bool:
+        return any(isinstance(s, Mma) for s in scope.body)
+
+    def _is_pure(self, statement: Statement) -> bool:
+        return hasattr(statement, "target") and statement.target.name in self.structure.pure
+
+    def _statement(self, scope: _Scope, s: Statement) -> list[Operation]:
+        if self._is_pure(s):
+            return []
+        match s:
+            case Map(target, value):
+                whole = self.structure.program.masked.get(target.name)
+                plain = None if whole is None else self._cast(target, whole)
+                return [Pointwise(self._fragment(target), self._cast(target, value), plain)]
+            case Fold():
+                return self._fold(scope, s)
+            case Loop():
+                return self._stream(self.scopes[id(s)])
+            case Write():
+                return self._write(s)
+        return []
+
+    def _cast(self, target: Tile, value: Term) -> Term:
+        value = self.structure.inline(value)
+        narrow = carrier(target.dtype) != target.dtype
+        return Cast(target.dtype, value) if narrow else value
+
+    def _fragment(self, tile: Tile) -> Fragment:
+        if tile.name not in self.fragments:
+            column = self.structure.columns[tile.name]
+            width = 0 if column is None else self.structure.width(column)
+            self.fragments[tile.name] = Fragment(tile.name, tile, column, width)
+        return self.fragments[tile.name]
+
+    def _fold(self, scope: _Scope, s: Fold) -> list[Operation]:
+        target, source = self._fragment(s.target), self._fragment(s.source)
+        carried = s.axis in _all_axes(scope)
+        settled = not carried or s.axis not in scope.axes or self._read_inside(scope, s)
+        repair = None if s.repair is None else self._fragment(s.repair)
+        before = None if s.before is None else self._fragment(s.before)
+        fold = FoldRow(target, s.monoid, source, carried, settled, repair, before)
+        return ([Keep(before, target)] if before else []) + [fold]
+
+    def _read_inside(self, scope: _Scope, s: Fold) -> bool:
+        """Whether the loop that carries the fold reads its running value."""
+        names = {s.target.name} | ({s.before.name} if s.before else set())
+        return any(_reads(other) & names for other in statements(scope.body) if other is not s)
+
+    def _multiply(self, scope: _Scope, group: list[Mma]) -> list[Operation]:
+        if not group:
+            return []
+        ops: list[Operation] = []
+        contractions = [self.structure.contractions[s.target.name] for s in group]
+        first = contractions[0]
+        for c in contractions:
+            ops += self._prepare(scope, c)
+        left, ring = self._left(scope, first, ops)
+        pairs = []
+        for c in contractions:
+            tile, home = self.operands[c.right.name, c.operand]
+            assert home.ring is not None
+            pairs.append((self._fragment(c.statement.target), tile, home.ring))
+        depth = self.structure.width(first.axis)
+        ops.append(Multiply(tuple(pairs), left, ring, first.axis, depth, pairs[0][1].element))
+        return ops
+
+    def _prepare(self, scope: _Scope, c: Contraction) -> list[Operation]:
+        target = self._fragment(c.statement.target)
+        if not any(a in c.statement.axes for a in _all_axes(scope)):
+            return [Clear(target)]
+        if c.statement.repair is not None:
+            return [Rescale((target,), self._fragment(c.statement.repair))]
+        return []
+
+    def _left(
+        self, scope: _Scope, c: Contraction, ops: list[Operation]
+    ) -> tuple[SharedTile | Fragment, Ring | None]:
+        if c.left.name in self.structure.pure:
+            tile, home = self.operands[c.left.name, c.operand]
+            return tile, home.ring
+        if c.left.name not in scope.packed:
+            source = self._fragment(c.left)
+            packed = replace(source, name=f"{c.left.name}_{c.operand}")
+            scope.packed[c.left.name] = packed
+            self.fragments[packed.name] = packed
+            ops.append(Pack(packed, source, c.operand))
+        return scope.packed[c.left.name], None
+
+    def _joins(self, a: Mma, b: Mma) -> bool:
+        """Whether two contractions multiply the same left tile over the same positions."""
+        x, y = (self.structure.contractions[s.target.name] for s in (a, b))
+        return (x.left, x.axis, x.operand, a.axes) == (y.left, y.axis, y.operand, b.axes)
+
+    def _stream(self, scope: _Scope) -> list[Operation]:
+        ops: list[Operation] = [Clear(f, i) for f, i in self._carried(scope)]
+        body = self._body(scope)
+        prologue: list[Operation] = []
+        if scope.ring is not None:
+            ring = scope.ring
+            nested = scope.parent is not None and scope.parent.parent is not None
+            prologue += [Barrier()] * nested
+            for ahead in range(ring.stages - 1):
+                prologue += [*self._fill(ring, ahead), Commit()]
+            copied = [Fetch(ring, ring.stages - 1)] if ring.tiles else []
+            placed = [o for o in self._fill(ring, ring.stages - 1) if isinstance(o, Place)]
+            copied = copied if any(t.filled != "compute" for t in ring.tiles) else []
+            body = [Wait(ring.stages - 2), Barrier(), *copied, Commit(), *body, *placed]
+        elif any(s.ring for s in _outer(scope)):
+            prologue += [Commit(), Wait(0), Barrier()]
+        tiles = tuple(self.structure.program.tiles[a] for a in scope.axes)
+        counter = "b_" + "_".join(str(self._number(a)) for a in scope.axes)
+        ops.append(Stream(scope.axes, tiles, scope.bounds, counter, tuple(prologue), tuple(body)))
+        return ops + [
+            Settle(op.target, op.monoid)
+            for op in body
+            if isinstance(op, FoldRow) and op.carried and not op.settled
+        ]
+
+    def _number(self, axis: Axis) -> int:
+        return list(self.structure.program.tiles).index(axis)
+
+    def _carried(self, scope: _Scope) -> Iterable[tuple[Fragment, float]]:
+        """What starts at its identity where this nest starts."""
+        outside = _all_axes(scope.parent) if scope.parent else ()
+        for s in statements(scope.body):
+            axes = s.axes if isinstance(s, Mma) else (s.axis,) if isinstance(s, Fold) else ()
+            inside = any(a in axes for a in scope.axes)
+            if inside and not any(a in axes for a in outside) and not isinstance(s, Loop):
+                assert isinstance(s, (Fold, Mma))
+                monoid = s.monoid if isinstance(s, Fold) else "sum"
+                yield self._fragment(s.target), IDENTITY[monoid]
+
+    # -- stores -------------------------------------------------------------------------------
+
+    def _write(self, s: Write) -> list[Operation]:
+        coordinates = tuple(self.structure.inline(c) for c in s.coordinates)
+        if s.source.name not in self.structure.pure:
+            return [Store(s.buffer, coordinates, self._fragment(s.source))]
+        columns = {c.column for c in self.structure.contractions.values()}
+        own = [a for a in s.source.axes if a in columns]
+        if self.structure.row not in s.source.axes or len(own) > 1:
+            raise UnsupportedError(f"{s.source.name} is not over rows and at most one column axis")
+        self.structure.columns[s.source.name] = own[0] if own else None
+        target = self._fragment(s.source)
+        return [
+            Pointwise(target, self.structure.pure[s.source.name]),
+            Store(s.buffer, coordinates, target),
+        ]
+
+    def _staging(self, used: int) -> int:
+        """Bytes to gather 16 rows of every warp's widest 16-bit output."""
+        g = self.choices.geometry
+        widths = [f.columns // g.warp_columns for f in self.fragments.values() if f.column]
+        return g.warp_rows * g.warp_columns * 16 * (max(widths, default=0) * 2 + 16)
+
+    def _staged(self, body: list[Operation], staging: int) -> Iterable[Operation]:
+        """Two-byte outputs go through shared memory once the rings have been read."""
+        free = False
+        for op in body:
+            if isinstance(op, Store) and _gathers(op, self.choices.geometry.warp_columns):
+                if not free:
+                    yield Wait(0)
+                    yield Barrier()
+                free = True
+                op = replace(op, staging=0)
+            elif isinstance(op, (Stream, Multiply, Fetch, Place)):
+                free = False
+            yield op
+
+    def _heavy_first(self) -> bool:
+        loops = [s for s in statements(self.structure.program.body) if isinstance(s, Loop)]
+        stops = [s.bounds.stop for s in loops if s.bounds.stop is not None]
+        return any(self.structure.row in t.free for t in stops)
+
+
+def _gathers(op: Store, warp_columns: int) -> bool:
+    """Whether a two-byte output's rows can leave shared memory in aligned pieces of 16 bytes."""
+    column = op.source.column
+    if column is None or op.buffer.dtype not in ("bf16", "f16"):
+        return False
+    form = offset(Load(op.buffer, op.coordinates))
+    return (
+        coefficient(form, column) == 1
+        and divisor(form, column, 8) == 8
+        and column.extent % 8 == 0
+        and op.source.columns // warp_columns % 8 == 0
+    )
+
+
+def _nest(loop: Loop, parent: _Scope) -> _Scope:
+    """A loop, joined with the one inside it where that is all it holds."""
+    axes, body, bounds = [loop.axis], loop.body, loop.bounds
+    while len(body) == 1 and isinstance(body[0], Loop) and bounds == Bounds() == body[0].bounds:
+        axes.append(body[0].axis)
+        body = body[0].body
+    return _Scope(tuple(axes), parent, body, bounds)
+
+
+def _outer(scope: _Scope) -> Iterable[_Scope]:
+    while scope.parent is not None:
+        scope = scope.parent
+        yield scope
+
+
+def _all_axes(scope: _Scope) -> tuple[Axis, ...]:
+    return scope.axes + (_all_axes(scope.parent) if scope.parent else ())
+
+
+def _ring(name: str, scope: _Scope, stages: int, offset: int) -> Ring:
+    tiles, at = [], 0
+    for tile in scope.tiles.values():
+        tiles.append(replace(tile, offset=at))
+        at += -(-tile.bytes // 128) * 128
+    return Ring(name, stages, tuple(tiles), at, offset)
+
+
+def _reads(s: Statement) -> set[str]:
+    """Names of the tiles that a statement reads."""
+    match s:
+        case Map(_, value):
+            return {t.tile.name for t in walk(value) if isinstance(t, Ref)}
+        case Fold():
+            return {s.source.name} | ({s.repair.name} if s.repair else set())
+        case Mma():
+            return {s.left.name, s.right.name} | ({s.repair.name} if s.repair else set())
+        case Write():
+            return {s.source.name}
+    return set()

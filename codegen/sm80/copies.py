@@ -1,0 +1,197 @@
+"""Filling the slots of rings: asynchronous copies, or values computed on their way.
+
+A thread's pieces are 16 bytes of a tile's contiguous axis (8 or 4 where the source is aligned to no
+more). Where the pieces of a row divide the threads, a thread keeps its column and steps through the
+rows, so that its addresses differ by constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nautile.codegen.memory import Fetch, Place, Ring, SharedTile
+from nautile.codegen.schedule.affine import offset, term_of
+from nautile.codegen.sm80 import context
+from nautile.codegen.sm80.context import STORED, Context
+from nautile.dtypes import DTYPES
+from nautile.terms import Axis, Cast, Index, Load, Term
+
+__all__ = ["fetch", "fill", "sources"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """How a tile's pieces are dealt to threads: `run` elements each, `count` a thread."""
+
+    run: int
+    across: int
+    total: int
+    count: int
+    fixed: bool
+    step: int
+
+    @staticmethod
+    def of(ctx: Context, tile: SharedTile, size: int) -> _Pieces:
+        threads = ctx.program.geometry.threads
+        run = size // DTYPES[tile.element].bytes
+        across = tile.columns // run
+        total = across * tile.rows
+        fixed = across <= threads and threads % across == 0
+        step = threads // across if fixed else threads
+        return _Pieces(run, across, total, -(-total // threads), fixed, step)
+
+    def place(self) -> tuple[str, str]:
+        """The row and piece of a thread's piece number i."""
+        if self.fixed:
+            return f"tid / {self.across} + i * {self.step}", f"tid % {self.across}"
+        number = f"(tid + i * {self.step})"
+        return f"{number} / {self.across}", f"{number} % {self.across}"
+
+    @property
+    def exact(self) -> bool:
+        return self.total == self.count * (self.step * (self.across if self.fixed else 1))
+
+
+def sources(ctx: Context, ring: Ring) -> None:
+    """The thread's own pointer into each copied tile, apart from the origins of loops."""
+    for tile in ring.tiles:
+        if tile.filled == "compute":
+            continue
+        load = _load(tile)
+        pieces = _Pieces.of(ctx, tile, int(tile.filled[4:]))
+        fixed, _ = _split(ctx, load, tile)
+        at = ctx.integer(fixed) if fixed is not None else "0"
+        kind = STORED[load.buffer.dtype]
+        name = f"s_{ring.name}_{context.safe(tile.name)}"
+        line = f"const {kind}* {name} = {ctx.buffer(load.buffer)} + ({_wide(load)}{at});"
+        ctx.emit(line)
+        ctx.slots[f"{ring.name}.{tile.name}"] = name
+        del pieces
+
+
+def _load(tile: SharedTile) -> Load:
+    value = tile.value.argument if isinstance(tile.value, Cast) else tile.value
+    assert isinstance(value, Load)
+    return value
+
+
+def _wide(load: Load) -> str:
+    return "(nt_i64)" if load.buffer.size >= 2**31 else ""
+
+
+def _split(ctx: Context, load: Load, tile: SharedTile) -> tuple[Term | None, dict[Term, int]]:
+    """The part of the offset that no loop changes, and the loops' part (the tile's axes apart)."""
+    loops = set(ctx.loops)
+    fixed, moving = {}, {}
+    for atom, factor in offset(load).items():
+        if isinstance(atom, Index) and atom.axis in (tile.outer, tile.inner):
+            continue
+        (moving if atom.free & loops else fixed)[atom] = factor
+    return (term_of(fixed) if fixed else None), moving
+
+
+def fetch(ctx: Context, op: Fetch, slot: str) -> None:
+    """Start the asynchronous copies of a block; the origins of its axes are set."""
+    for tile in op.ring.tiles:
+        if tile.filled != "compute":
+            _copy(ctx, op.ring, tile, slot)
+
+
+def _copy(ctx: Context, ring: Ring, tile: SharedTile, slot: str) -> None:
+    load, size = _load(tile), int(tile.filled[4:])
+    pieces = _Pieces.of(ctx, tile, size)
+    form = offset(load)
+    outer_step = form.get(Index(tile.outer), 0)
+    _, moving = _split(ctx, load, tile)
+    row, piece = pieces.place()
+    outer, inner = ctx.origin(tile.outer), ctx.origin(tile.inner)
+    wide = _wide(load)
+    ctx.emit("{")
+    base = [ctx.slots[f"{ring.name}.{tile.name}"]]
+    base += [f"{wide}{ctx.integer(a)} * {f}" for a, f in moving.items()]
+    base += [f"{wide}{outer} * {outer_step}"] * (outer != "0") + [inner] * (inner != "0")
+    ctx.emit(f"const {STORED[load.buffer.dtype]}* from = {' + '.join(base)};")
+    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{")
+    ctx.emit(f"const int r = {row}, c = {piece};")
+    guard = "" if pieces.exact else f"if (r < {tile.rows}) "
+    to = f"{slot} + {tile.offset} + {_shared_place(tile, size)}"
+    at = f"from + (r * {wide}{outer_step} + c * {pieces.run})"
+    valid = _valid(ctx, tile, pieces.run, size)
+    if valid or size != 16:
+        ctx.emit(f"{guard}nt_copy{size}_part({to}, {at}, {valid or size});")
+    else:
+        ctx.emit(f"{guard}nt_copy{size}({to}, {at});")
+    ctx.emit("}", "}")
+
+
+def _shared_place(tile: SharedTile, size: int) -> str:
+    """The byte of piece c of row r in its tile."""
+    layout = tile.layout
+    if size == 16:
+        chunk, rest = "c", ""
+    else:
+        chunk, rest = f"(c / {16 // size})", f" + c % {16 // size} * {size}"
+    if layout.mask:
+        shifted = f"(r >> {layout.shift})" if layout.shift else "r"
+        chunk = f"({chunk} ^ ({shifted} & {layout.mask}))"
+    return f"r * {layout.pitch} + {chunk} * 16{rest}"
+
+
+def _valid(ctx: Context, tile: SharedTile, run: int, size: int) -> str:
+    """How many bytes of a piece lie inside the extents; empty where all do."""
+    outer = f"{ctx.origin(tile.outer)} + r < {tile.outer.extent}" if ctx.ragged(tile.outer) else ""
+    inner = ""
+    if ctx.ragged(tile.inner):
+        left = f"({tile.inner.extent} - ({ctx.origin(tile.inner)} + c * {run}))"
+        width = size // run
+        if tile.inner.extent % run == 0:
+            inner = f"({left} > 0 ? {size} : 0)"
+        else:
+            inner = f"({left} >= {run} ? {size} : {left} > 0 ? {left} * {width} : 0)"
+    if outer:
+        return f"({outer} ? {inner or size} : 0)"
+    return inner
+
+
+def fill(ctx: Context, op: Place, slot: str) -> None:
+    """Compute the elements of a block and store them."""
+    for tile in op.ring.tiles:
+        if tile.filled == "compute":
+            _compute(ctx, tile, slot)
+
+
+def _compute(ctx: Context, tile: SharedTile, slot: str) -> None:
+    pieces = _Pieces.of(ctx, tile, 16)
+    row, piece = pieces.place()
+    positions = {tile.outer: "p_outer", tile.inner: "p_inner"}
+    ragged = frozenset(a for a in positions if ctx.ragged(a))
+    place = context.Place(positions, ragged, tile.inner, pieces.run, "e", "p_piece")
+    levels = ctx.levels([tile.outer], [tile.inner])
+    precise = tile.element == "tf32"
+    printer = ctx.printer(levels, place, precise=precise)
+    value = printer.value(tile.value, "f32")
+    ctx.emit("{", *levels[0].lines)
+    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{")
+    ctx.emit(f"const int r = {row}, c = {piece};")
+    ctx.emit("{" if pieces.exact else f"if (r < {tile.rows}) {{")
+    ctx.emit(f"const int p_outer = {ctx.origin(tile.outer)} + r;")
+    ctx.emit(f"const int p_piece = {ctx.origin(tile.inner)} + c * {pieces.run};")
+    ctx.emit(*levels[1].lines, *place.chunk, f"float v[{pieces.run}];")
+    ctx.unroll(f"for (int e = 0; e < {pieces.run}; e++) {{")
+    ctx.emit("const int p_inner = p_piece + e;", *levels[2].lines)
+    inside = " && ".join(f"{positions[a]} < {a.extent}" for a in sorted(ragged))
+    ctx.emit(f"v[e] = {f'{inside} ? {value} : 0.0f' if inside else value};", "}")
+    to = f"{slot} + {tile.offset} + {_shared_place(tile, 16)}"
+    ctx.emit(f"nt_store16({to}, {', '.join(_words(tile.element))});", "}", "}", "}")
+
+
+def _words(element: str) -> list[str]:
+    """The four words of a piece."""
+    if element == "tf32":
+        return [f"__float_as_uint(v[{e}])" for e in range(4)]
+    return [f"nt_{element}x2_of_f32(v[{2 * e}], v[{2 * e + 1}])" for e in range(4)]
+
+
+def loop_axes(ring: Ring) -> frozenset[Axis]:
+    """The axes of a ring's tiles."""
+    return frozenset(a for t in ring.tiles for a in (t.outer, t.inner))

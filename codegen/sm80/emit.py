@@ -1,0 +1,90 @@
+"""Tile programs with tensor-core contractions -> CUDA for sm_80 and every later card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nautile.codegen.memory import Geometry, MemoryProgram
+from nautile.codegen.schedule.plan import Choices, plan
+from nautile.codegen.schedule.structure import Structure, UnsupportedError, analyse, statements
+from nautile.codegen.sm80.kernel import print_kernel
+from nautile.codegen.sm80.limits import Options, chain_registers, chain_warps, contraction_warps
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import Fold, TileProgram
+from nautile.errors import LoweringError
+
+__all__ = ["applies", "emit_mma", "memory_program"]
+
+
+def applies(program: TileProgram) -> bool:
+    """Whether this path covers the program, by its structure and tiles alone."""
+    try:
+        emit_mma(program)
+    except LoweringError:
+        return False
+    return True
+
+
+def emit_mma(program: TileProgram, options: Options | None = None) -> CudaKernel:
+    """The kernel of a program with contractions on tensor-core operands; LoweringError otherwise."""
+    options = options or Options()
+    memory = memory_program(program, options)
+    double = options.double_buffer
+    if double is None:
+        double = not _is_chain(analyse(program))
+    try:
+        return print_kernel(memory, double_buffer=double)
+    except UnsupportedError as error:
+        raise LoweringError(f"{program.name}: {error}") from error
+
+
+def memory_program(program: TileProgram, options: Options | None = None) -> MemoryProgram:
+    """The schedule that `emit_mma` prints."""
+    options = options or Options()
+    try:
+        structure = analyse(program)
+        geometry = _geometry(structure, options)
+        stages = options.stages or (2 if _is_chain(structure) else 4)
+        return plan(structure, Choices(geometry, stages, options.shared_limit))
+    except UnsupportedError as error:
+        raise LoweringError(f"{program.name}: {error}") from error
+
+
+def _is_chain(structure: Structure) -> bool:
+    """Whether a warp must own whole rows: a computed operand, or a fold along the columns."""
+    computed = any(c.left.name not in structure.pure for c in structure.contractions.values())
+    return computed or any(isinstance(s, Fold) for s in statements(structure.program.body))
+
+
+def _geometry(structure: Structure, options: Options) -> Geometry:
+    rows = structure.width(structure.row)
+    widths = [structure.width(c.column) for c in structure.contractions.values()]
+    warps: tuple[int, int] | None
+    if _is_chain(structure):
+        along = options.warp_rows or chain_warps(rows, widths, list(_packed(structure)))
+        warps = None if along is None else (along, 1)
+        if warps and rows % (16 * warps[0]):
+            warps = None
+    else:
+        warps = contraction_warps(rows, widths)
+        if options.warp_rows and options.warp_columns:
+            warps = (options.warp_rows, options.warp_columns)
+    if warps is None:
+        raise UnsupportedError("no division into warps holds the accumulators")
+    group = options.group or 8
+    return Geometry(structure.row, rows, *warps, options.blocks or 1, group)
+
+
+def _packed(structure: Structure) -> Iterator[int]:
+    for c in structure.contractions.values():
+        if c.left.name not in structure.pure:
+            yield structure.width(c.axis)
+
+
+def registers(program: TileProgram) -> int:
+    """Registers of a thread for accumulators and packed operands; LoweringError if unsupported."""
+    memory = memory_program(program)
+    structure = analyse(program)
+    widths = [structure.width(c.column) for c in structure.contractions.values()]
+    g = memory.geometry
+    return chain_registers(g.thread_rows, widths, list(_packed(structure))) // g.warp_columns

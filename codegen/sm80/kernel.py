@@ -1,0 +1,309 @@
+"""A memory program as one CUDA kernel: the block's place on the grid, then its operations in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from nautile.codegen.headers import inline
+from nautile.codegen.memory import (
+    Barrier,
+    Clear,
+    Commit,
+    Fetch,
+    FoldRow,
+    Keep,
+    MemoryProgram,
+    Multiply,
+    Operation,
+    Pack,
+    Place,
+    Pointwise,
+    Rescale,
+    Ring,
+    Settle,
+    Store,
+    Stream,
+    Wait,
+    operations,
+)
+from nautile.codegen.sm80 import copies, elements
+from nautile.codegen.sm80.context import STORED, Context, safe
+from nautile.codegen.sm80.multiply import multiply
+from nautile.codegen.sm80.store import store
+from nautile.codegen.source import CudaKernel
+from nautile.terms import Axis, Buffer, Load, Term, walk
+
+__all__ = ["BODY", "print_kernel"]
+
+BODY = "// kernel"
+L2_BYTES = 8 << 20
+
+
+def print_kernel(program: MemoryProgram, *, double_buffer: bool) -> CudaKernel:
+    """The CUDA text and its launch."""
+    reads, writes = _buffers(program)
+    buffers = {b: f"g_{number}_{safe(b.name)}" for number, b in enumerate((*reads, *writes))}
+    ctx = Context(program, buffers, double_buffer=double_buffer)
+    ctx.loops = frozenset(a for op in _all(program) if isinstance(op, Stream) for a in op.axes)
+    name = f"k_{safe(program.name)}"
+    ctx.depth = 0
+    _signature(ctx, name, reads, writes)
+    _prelude(ctx)
+    _grid(ctx)
+    _declare(ctx)
+    _body(ctx, program.roles[0].operations, None)
+    ctx.emit("}")
+    text = "\n".join(ctx.lines) + "\n"
+    notes = "".join(f"// {line}\n" for line in str(program).splitlines())
+    full = inline(f"{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh")
+    blocks = prod(-(-a.extent // t) for a, t in program.grid)
+    names = tuple(b.name for b in (*reads, *writes))
+    threads = program.geometry.threads
+    return CudaKernel(name, full, (blocks, 1, 1), threads, program.shared_bytes, names)
+
+
+def _all(program: MemoryProgram) -> Sequence[Operation]:
+    return list(operations(program.roles[0].operations))
+
+
+def _buffers(program: MemoryProgram) -> tuple[list[Buffer], list[Buffer]]:
+    reads: dict[Buffer, None] = {}
+    writes: dict[Buffer, None] = {}
+
+    def note(*terms: Term) -> None:
+        reads.update((t.buffer, None) for t in walk(*terms) if isinstance(t, Load))
+
+    for ring in program.rings:
+        note(*(t.value for t in ring.tiles))
+    for op in _all(program):
+        if isinstance(op, Pointwise):
+            note(op.value, *([op.whole] if op.whole is not None else []))
+        if isinstance(op, Store):
+            note(*op.coordinates)
+            writes[op.buffer] = None
+    return list(reads), list(writes)
+
+
+def _signature(ctx: Context, name: str, reads: list[Buffer], writes: list[Buffer]) -> None:
+    g = ctx.program.geometry
+    args = [f"const {STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in reads]
+    args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
+    ctx.emit(
+        f'extern "C" __global__ void __launch_bounds__({g.threads}, {g.blocks})',
+        f"{name}({', '.join(args)}) {{",
+    )
+
+
+def _prelude(ctx: Context) -> None:
+    g = ctx.program.geometry
+    ctx.emit(
+        "extern __shared__ __align__(1024) unsigned char memory[];",
+        "const nt_u32 shared = nt_shared(memory);",
+        "const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;",
+        f"const int warp_row = warp % {g.warp_rows}, warp_column = warp / {g.warp_rows};",
+        "const int lane_column = (lane & 3) * 2;",
+    )
+
+
+def _grid(ctx: Context) -> None:
+    """The origins of the grid's axes. Row tiles and column tiles are walked in bands that share
+    operands in the second-level cache; without a column tile, heads of a band share its rows."""
+    program, g = ctx.program, ctx.program.geometry
+    counts = {a: -(-a.extent // t) for a, t in program.grid}
+    tiles = dict(program.grid)
+    column = _main_column(program)
+    nr, nc = counts.get(g.row, 1), counts[column] if column else 1
+    others = [a for a in counts if a not in (g.row, column)]
+    nz = prod(counts[a] for a in others)
+    ctx.emit("const int block = blockIdx.x;")
+    if column:
+        ctx.emit(f"const int z = block / {nr * nc}, inner = block % {nr * nc};")
+        _band(ctx, "inner", g.group, nr, nc, "tile_row", "tile_column")
+    else:
+        _band(ctx, "block", _heads(program), nz, nr, "z", "tile_row")
+    row = f"({nr - 1} - tile_row)" if program.heavy_first else "tile_row"
+    if g.row in counts:
+        ctx.emit(f"const int {_name(ctx, g.row)} = {row} * {tiles[g.row]};")
+    if column:
+        ctx.emit(f"const int {_name(ctx, column)} = tile_column * {tiles[column]};")
+    rest = "z"
+    for axis in reversed(others):
+        scale = f" * {tiles[axis]}" if tiles[axis] > 1 else ""
+        ctx.emit(f"const int {_name(ctx, axis)} = {rest} % {counts[axis]}{scale};")
+        rest = f"{rest} / {counts[axis]}"
+    ctx.emit(f"const int row0 = {ctx.origin(g.row)} + warp_row * {16 * g.thread_rows} + (lane >> 2);")
+
+
+def _name(ctx: Context, axis: Axis, prefix: str = "o") -> str:
+    number = [a for a, _ in ctx.program.tiles].index(axis)
+    name = f"{prefix}{number}_{safe(axis.name)}"
+    ctx.origins[axis] = name
+    return name
+
+
+def _band(ctx: Context, of: str, group: int, wide: int, deep: int, x: str, y: str) -> None:
+    """Index `of` as (x, y): x varies fastest inside bands of `group`."""
+    group = min(group, wide)
+    ctx.emit(f"const int band = {of} / {group * deep}, in_band = {of} % {group * deep};")
+    if wide % group:
+        left = f"{wide} - band * {group}"
+        ctx.emit(f"const int high = {left} < {group} ? {left} : {group};")
+    else:
+        ctx.emit(f"const int high = {group};")
+    ctx.emit(f"const int {x} = band * {group} + in_band % high, {y} = in_band / high;")
+
+
+def _main_column(program: MemoryProgram) -> Axis | None:
+    """The grid axis that is the columns of some accumulator."""
+    grid = dict(program.grid)
+    for op in _all(program):
+        for target, _, _ in op.pairs if isinstance(op, Multiply) else ():
+            if target.column in grid and grid[target.column] > 1:
+                return target.column
+    return None
+
+
+def _heads(program: MemoryProgram) -> int:
+    """How many outer indices to walk together, so that what they stream fits the cache."""
+    streams = [op for op in _all(program) if isinstance(op, Stream)]
+    blocks = max((prod(-(-a.extent // t) for a, t in zip(s.axes, s.tiles, strict=True)) for s in streams), default=1)
+    ring = max((r.slot_bytes for r in program.rings if r.stages > 1), default=1)
+    return max(1, L2_BYTES // (blocks * ring))
+
+
+def _declare(ctx: Context) -> None:
+    packed = {op.target.name: op.operand for op in _all(ctx.program) if isinstance(op, Pack)}
+    for fragment in ctx.program.fragments:
+        elements.declare(ctx, fragment, packed.get(fragment.name, ""))
+    for ring in ctx.program.rings:
+        ctx.slots[ring.name] = f"shared + {ring.offset}"
+
+
+def _body(ctx: Context, body: Sequence[Operation], stream: _Counter | None) -> None:
+    for op in body:
+        _operation(ctx, op, stream)
+
+
+class _Counter:
+    """The block counter of the enclosing Stream: its variable, and the names of the slots."""
+
+    def __init__(self, op: Stream, number: int) -> None:
+        self.op, self.block, self.prologue = op, f"b{number}", True
+        self.first, self.stop = f"first{number}", f"stop{number}"
+        self.slot, self.filling = f"slot{number}", f"filling{number}"
+
+
+def _operation(ctx: Context, op: Operation, counter: _Counter | None) -> None:
+    match op:
+        case Fetch(ring, ahead) | Place(ring, ahead):
+            _fill(ctx, op, ring, ahead, counter)
+        case Commit():
+            ctx.emit("nt_copy_commit();")
+        case Wait(pending):
+            ctx.emit(f"nt_copy_wait<{pending}>();")
+        case Barrier():
+            ctx.emit("__syncthreads();")
+        case Multiply():
+            multiply(ctx, op)
+        case Stream():
+            _stream(ctx, op)
+        case Store():
+            store(ctx, op)
+        case Pointwise():
+            elements.pointwise(ctx, op)
+        case FoldRow():
+            elements.fold(ctx, op)
+        case Settle():
+            elements.settle(ctx, op)
+        case Rescale():
+            elements.rescale(ctx, op)
+        case Pack():
+            elements.pack(ctx, op)
+        case Keep():
+            elements.keep(ctx, op)
+        case Clear():
+            elements.clear(ctx, op)
+
+
+def _fill(
+    ctx: Context, op: Fetch | Place, ring: Ring, ahead: int, counter: _Counter | None
+) -> None:
+    work = copies.fetch if isinstance(op, Fetch) else copies.fill
+    if counter is None:
+        if isinstance(op, Fetch):
+            copies.sources(ctx, ring)
+        work(ctx, op, ctx.slots[ring.name])  # type: ignore[arg-type]
+        return
+    base = f"shared + {ring.offset}"
+    if counter.prologue:
+        block, slot = f"{counter.first} + {ahead}", f"({base} + {ahead * ring.slot_bytes})"
+    else:
+        block, slot = f"{counter.block} + {ahead}", f"({base} + {counter.filling} * {ring.slot_bytes})"
+    kept = dict(ctx.origins)
+    ctx.emit(f"if ({block} < {counter.stop}) {{", f"const int next = {block};")
+    _origins(ctx, counter.op, "next", "n")
+    work(ctx, op, slot)  # type: ignore[arg-type]
+    ctx.emit("}")
+    ctx.origins = kept
+
+
+def _origins(ctx: Context, op: Stream, block: str, prefix: str) -> None:
+    rest = block
+    for axis, tile in reversed(list(zip(op.axes, op.tiles, strict=True))):
+        count = -(-axis.extent // tile)
+        last = axis == op.axes[0]
+        index = rest if last else f"{rest} % {count}"
+        ctx.emit(f"const int {_name(ctx, axis, prefix)} = ({index}) * {tile};")
+        rest = f"{rest} / {count}"
+
+
+def _stream(ctx: Context, op: Stream) -> None:
+    counter = _Counter(op, ctx.counter["stream"])
+    ctx.counter["stream"] += 1
+    blocks = prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
+    ctx.emit(f"{{  // blocks of {', '.join(map(safe, map(str, op.axes)))}")
+    _limits(ctx, op, counter, blocks)
+    ring = next((o.ring for o in op.body if isinstance(o, (Fetch, Place))), None)
+    if ring is not None:
+        copies.sources(ctx, ring)
+        ctx.emit(f"int {counter.slot} = 0, {counter.filling} = {ring.stages - 1};")
+    _body(ctx, op.prologue, counter)
+    counter.prologue = False
+    b = counter.block
+    ctx.emit("#pragma unroll 1", f"for (int {b} = {counter.first}; {b} < {counter.stop}; {b}++) {{")
+    _origins(ctx, op, b, "o")
+    kept = dict(ctx.slots)
+    if ring is not None:
+        slot = f"in_{ring.name}"
+        ctx.emit(f"const nt_u32 {slot} = shared + {ring.offset} + {counter.slot} * {ring.slot_bytes};")
+        ctx.slots[ring.name] = slot
+    whole = (op.bounds.whole_first, op.bounds.whole_stop)
+    if whole[0] is not None and whole[1] is not None:
+        low, high = (ctx.integer(t) for t in whole if t is not None)
+        ctx.emit(f"const bool whole = {b} >= {low} && {b} < {high};")
+    else:
+        ctx.emit("const bool whole = false;")
+    _body(ctx, op.body, counter)
+    if ring is not None:
+        for name in (counter.slot, counter.filling):
+            ctx.emit(f"{name} = {name} == {ring.stages - 1} ? 0 : {name} + 1;")
+    ctx.emit("}", "}")
+    ctx.slots = kept
+    for axis in op.axes:
+        ctx.origins.pop(axis, None)
+
+
+def _limits(ctx: Context, op: Stream, counter: _Counter, blocks: int) -> None:
+    """First and last block, inside the extent, at least one of them."""
+    first, stop = counter.first, counter.stop
+    if op.bounds.first is None:
+        ctx.emit(f"const int {first} = 0;")
+    else:
+        ctx.emit(f"int {first} = {ctx.integer(op.bounds.first)};")
+        ctx.emit(f"{first} = {first} < 0 ? 0 : {first} > {blocks - 1} ? {blocks - 1} : {first};")
+    if op.bounds.stop is None:
+        ctx.emit(f"const int {stop} = {blocks};")
+    else:
+        ctx.emit(f"int {stop} = {ctx.integer(op.bounds.stop)};")
+        ctx.emit(f"{stop} = {stop} > {blocks} ? {blocks} : {stop} > {first} ? {stop} : {first} + 1;")
