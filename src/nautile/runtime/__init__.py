@@ -15,7 +15,8 @@ dependencies are not installed.
 from __future__ import annotations
 
 from nautile.runtime.command import bench_command, main, run_command
-from nautile.runtime.launch import Bundle, Call, Program
+from nautile.runtime.launch import Call, Program
+from nautile.runtime.opened import Bundle
 from nautile.runtime.timing import bench
 
 __all__ = ["Bundle", "Call", "Program", "bench", "bench_command", "main", "run_command"]

@@ -33,8 +33,10 @@ def twice(program: Program, given: Mapping[str, Any]) -> tuple[Call, dict[str, i
     return call, differing
 
 
-def check(program: Program, seed: int = 0) -> dict[str, Any]:
+def check(
+    program: Program, seed: int | None = None, kinds: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Run twice and compare."""
-    _, differing = twice(program, inputs(program, seed))
+    _, differing = twice(program, inputs(program, seed or 0, kinds))
     cupy().cuda.Device().synchronize()
     return {"verdict": "fail" if any(differing.values()) else "pass", "differing": differing}

@@ -15,7 +15,8 @@ from nautile.runtime.checking import check as check_program
 from nautile.runtime.device import cupy
 from nautile.runtime.draw import inputs as sample_inputs
 from nautile.runtime.files import load_inputs, save_outputs
-from nautile.runtime.launch import Bundle, Program
+from nautile.runtime.launch import Program
+from nautile.runtime.opened import Bundle
 from nautile.runtime.timing import bench
 
 __all__ = ["bench_command", "main", "run_command"]

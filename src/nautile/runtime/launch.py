@@ -1,15 +1,13 @@
 """Launching a bundle: arguments are checked by name, then kernels run in order on one stream.
 
-`Bundle.load(folder)` reads and checks the files; `bundle[name]` is one program; `program.bind`
-checks the arguments and allocates what is not given; the `Call` that it returns launches, as often
-as wanted, and can be captured in a CUDA graph. Needs NumPy and CuPy alone.
+`program.bind` checks the arguments and allocates what is not given; the `Call` that it returns
+launches, as often as wanted, and can be captured in a CUDA graph. Needs NumPy and CuPy alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,13 @@ import numpy as np
 from nautile import samples
 from nautile.bundle.manifest import Buffer, Launch
 from nautile.bundle.manifest import Program as Head
-from nautile.bundle.read import Loaded, load_bundle
+from nautile.bundle.read import Loaded
 from nautile.errors import BundleError, LaunchError
 from nautile.runtime import arrays
 from nautile.runtime.arrays import View
 from nautile.runtime.device import cupy, fitting, require, shared_limit, source_runs_on, stream_of
 
-__all__ = ["Bundle", "Call", "Program"]
+__all__ = ["Call", "Program", "program_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,50 +181,8 @@ class Program:
         return self._kernels[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """A loaded bundle: its programs by name."""
-
-    loaded: Loaded
-    programs: Mapping[str, Program]
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Bundle:
-        """Read and check a bundle folder. BundleError says what is wrong with it."""
-        loaded = load_bundle(folder)
-        return cls(loaded, {p.name: _program(loaded, p) for p in loaded.manifest.programs})
-
-    def __getitem__(self, name: str) -> Program:
-        if name not in self.programs:
-            known = ", ".join(self.programs)
-            raise LaunchError(f"no program '{name}' in the bundle; known: {known}", code="program")
-        return self.programs[name]
-
-    def __iter__(self) -> Iterator[Program]:
-        return iter(self.programs.values())
-
-    @property
-    def only(self) -> Program:
-        """The bundle's one program. LaunchError if it holds several."""
-        if len(self.programs) != 1:
-            known = ", ".join(self.programs)
-            raise LaunchError(f"the bundle holds several programs: {known}", code="program")
-        return next(iter(self.programs.values()))
-
-    def run(
-        self,
-        arrays: Mapping[str, Any] | None = None,
-        /,
-        *,
-        out: Mapping[str, Any] | None = None,
-        stream: Any = None,
-        **named: Any,
-    ) -> Mapping[str, Any]:
-        """`Program.run` of the bundle's one program."""
-        return self.only.run(arrays, out=out, stream=stream, **named)
-
-
-def _program(loaded: Loaded, head: Head) -> Program:
+def program_of(loaded: Loaded, head: Head) -> Program:
+    """One program of a loaded bundle."""
     rows = [b for b in loaded.manifest.buffers if b.program == head.name]
     launches = tuple(x for x in loaded.manifest.launches if x.program == head.name)
     return Program(loaded, head, {b.name: b for b in rows}, launches)
