@@ -8,6 +8,7 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; Odd
            | (Online axis T T)                                    repair, body
 analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
            (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
+           (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
 relations  (shift T T T T) (scale T T T T)   subject, running value of the carrier, slope, form
            (made T i64)                      the rule with this id put its right-hand side here
 ```
@@ -50,7 +51,7 @@ from .law import (
     relation_parts,
 )
 
-__all__ = ["FLOATS", "STORAGE", "TYPES", "Printed", "number", "print_rule"]
+__all__ = ["FLOATS", "STORAGE", "TYPES", "Printed", "booleans", "number", "print_rule"]
 
 TYPES = ("bool", "i32", "i64", "f32", "f64")
 STORAGE = tuple(DTYPES)
@@ -154,7 +155,7 @@ def _common(rule: Rule, sides: list[Pattern]) -> list[str]:
 def _guards(rule: Rule, left: Pattern) -> list[str]:
     """What the names of the matched side may stand for."""
     kinds = dict.fromkeys(names_of(left), "float")
-    kinds |= dict.fromkeys(_booleans(left), "boolean")
+    kinds |= dict.fromkeys(booleans(left), "boolean")
     kinds |= {
         c.name: c.kind
         for c in rule.conditions
@@ -173,7 +174,7 @@ def _kind_text(name: str, kind: str) -> str:
     return f"(= ty_{name} (ty v_{name})) {test}"
 
 
-def _booleans(pattern: Pattern) -> Iterator[str]:
+def booleans(pattern: Pattern) -> Iterator[str]:
     """Names in places that only a truth value can fill."""
     for part in parts(pattern):
         places: tuple[Pattern, ...] = ()
@@ -195,8 +196,8 @@ def _condition_text(condition: Condition, position: int) -> str:
             return f"(= v_{name} {_carrier_text(fold)})"
         case Sign(name, relation):
             return f"({_SIGNS[relation]} v_{name})"
-        case Kind("finite", name):
-            return f"(is_finite v_{name})"
+        case Kind("finite" | "tame" as kind, name):
+            return f"(is_{kind} v_{name})"
         case Kind("unbounded", name):
             return f"(= 0 (bounded v_{name}))"
         case Kind(kind, name):

@@ -146,7 +146,8 @@ class Sign:
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for. `unbounded(a)`:
-    a stands in the source, and nothing shows that it has an upper bound."""
+    a stands in the source, and nothing shows that it has an upper bound. `tame(r)`: r is of ordinary
+    size wherever the source is, as it holds no exponential of something that may be positive."""
 
     kind: str
     name: str

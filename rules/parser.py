@@ -8,7 +8,7 @@ law       ::= name = pattern == pattern (, condition)*       rewrites both ways
             | name = relation (, relation | condition)*      in facts: the conclusion, its premises
 relation  ::= shift(subject, carrier, slope, running) | scale(subject, carrier, slope, running)
 condition ::= axis not in name | name == monoid[axis](pattern) | name (> >= < <= !=) 0
-            | integer(name) | float(name) | boolean(name) | finite(name) | unbounded(name)
+            | integer(name) | float(name) | boolean(name) | finite(name) | unbounded(name) | tame(name)
 ```
 
 Rewrites may have relations among their conditions. Comments that stand directly above a law, or behind
@@ -47,7 +47,7 @@ __all__ = ["BYTES", "SECTIONS", "parse"]
 
 SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
-_KINDS = ("integer", "float", "boolean", "finite", "unbounded")
+_KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame")
 _SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
 _FORM = "a law reads: name = left >> right, conditions (or == for both ways)"
 

@@ -101,13 +101,33 @@ class _Engine:
         return sum(n for name, n in self("(print-size)")[0].sizes if name in CONSTRUCTORS)
 
 
+_READY: dict[tuple[RuleText, ...], _Engine] = {}
+
+
+def _prepared(job: Job) -> _Engine:
+    """An engine with the schema and the rules, taken from the last job where it had the same ones
+    (parsing them takes longer than saturating a small region)."""
+    key = tuple(job.rules)
+    engine = _READY.pop(key, None)
+    _READY.clear()
+    if engine is None:
+        engine = _Engine()
+        rulesets = dict.fromkeys(r.ruleset for r in job.rules if not r.fact)
+        engine(schema() + "".join(f"(ruleset {name})" for name in rulesets))
+        for rule in job.rules:
+            engine(rule.text)
+        engine("(Num 0.0) (Num -1.0)")
+    engine("(push)")
+    return engine
+
+
 class _Run:
     """One saturation: the engine, the budgets, and what has been counted."""
 
     def __init__(self, job: Job, notify: Callable[[Progress], None]) -> None:
         self.job, self.notify = job, notify
         self.start = time.perf_counter()
-        self.engine = _Engine()
+        self.engine = _prepared(job)
         self.matches: dict[int, int] = {}
         self.growth: list[int] = []
         self.laws = {rule.ruleset: rule.law for rule in job.rules}
@@ -116,11 +136,6 @@ class _Run:
         self.frozen_at, self.frozen_for = self.start, 0.0
 
     def load(self) -> None:
-        rulesets = dict.fromkeys(r.ruleset for r in self.job.rules if not r.fact)
-        self.engine(schema() + "".join(f"(ruleset {name})" for name in rulesets))
-        for rule in self.job.rules:
-            self.engine(rule.text)
-        self.engine("(Num 0.0) (Num -1.0)")
         for i in range(0, len(self.job.lines), _BATCH):
             self.engine("\n".join(self.job.lines[i : i + _BATCH]))
 
@@ -271,4 +286,7 @@ def run(job: Job, notify: Callable[[Progress], None] = lambda progress: None) ->
     """
     state = _Run(job, notify)
     state.load()
-    return state.freeze(state.saturate())
+    frozen = state.freeze(state.saturate())
+    state.engine("(pop)")
+    _READY[tuple(job.rules)] = state.engine
+    return frozen

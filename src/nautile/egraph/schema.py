@@ -17,7 +17,7 @@ from nautile.types import carried
 __all__ = ["CONSTRUCTORS", "LEAVES", "SIGNS", "schema"]
 
 LEAVES = {"Num": "f64", "Int": "i64", "Truth": "i64", "Odd": "i64", "Ix": "i64", "Leaf": "i64"}
-SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite")
+SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame")
 
 
 def _constructors() -> dict[str, tuple[str, ...]]:
@@ -35,7 +35,7 @@ CONSTRUCTORS = _constructors()
 @cache
 def schema() -> str:
     """Sorts, analyses, number folding and the tripwire on constants."""
-    return "\n".join([_sorts(), *_free(), *_types(), *_signs(), *_folding(), *_clash()])
+    return "\n".join([_sorts(), *_free(), *_types(), *_signs(), *_tame(), *_folding(), *_clash()])
 
 
 def _sorts() -> str:
@@ -128,25 +128,53 @@ def _signs() -> list[str]:
         rules.append(law(sign, "(Num c)", f"{sense} c 0.0"))
     rules.append(_rule("(= e (Num c)) (< c inf) (> c -inf)", "(is_finite e)"))
     rules.append(law("nonneg", "(Ix i)"))
-    rules.append(law("nonpos", "(op_sub a (r_max i a))"))
+    most, least = MONOIDS.index("max"), MONOIDS.index("min")
+    for form in (f"(r_max i a)", f"(Running {most} i a)"):
+        rules.append(law("nonpos", f"(op_sub a {form})"))
+        rules.append(law("nonpos", f"(op_sub (op_where c a (Num -inf)) {form})"))
+    for form in (f"(r_min i a)", f"(Running {least} i a)"):
+        rules.append(law("nonpos", f"(op_sub {form} a)"))
     rules.append(_rule("(is_nonpos e) (= 0 (bounded e))", "(set (bounded e) 1)"))
     rules += [law("pos", f"(op_{f} a)") for f in ("exp", "exp2", "sigmoid")]
     rules += [law("nonneg", f"(op_{f} a)") for f in ("sqrt", "rsqrt", "abs")]
     rules.append(law("nonneg", "(op_mul a a)"))
     for p, q, r in (("pos", "pos", "pos"), ("pos", "neg", "neg"), ("neg", "pos", "neg"),
                     ("neg", "neg", "pos"), ("nonneg", "nonneg", "nonneg"),
+                    ("nonpos", "nonneg", "nonpos"), ("nonneg", "nonpos", "nonpos"),
                     ("nonzero", "nonzero", "nonzero")):
         rules.append(law(r, "(op_mul a b)", f"{p} a", f"{q} b"))
         if r != "nonzero":
             rules.append(law(r, "(op_div a b)", f"{p} a", f"{q} b"))
     rules += [law("pos", "(op_add a b)", "pos a", "nonneg b"), law("pos", "(op_add a b)", "nonneg a", "pos b")]
     rules += [law("neg", "(op_neg a)", "pos a"), law("pos", "(op_neg a)", "neg a")]
+    rules += [law("nonpos", "(op_neg a)", "nonneg a"), law("nonneg", "(op_neg a)", "nonpos a")]
+    rules.append(law("nonpos", "(op_where c a b)", "nonpos a", "nonpos b"))
+    rules.append(law("nonpos", "(op_add a b)", "nonpos a", "nonpos b"))
     for s in ("pos", "nonneg"):
         rules.append(law(s, "(op_where c a b)", f"{s} a", f"{s} b"))
         rules += [law(s, f"({m} i a)", f"{s} a") for m in ("r_sum", "r_max", "r_min", "r_prod")]
         rules += [law(s, "(op_min a b)", f"{s} a", f"{s} b"), law(s, "(op_sqrt a)", f"{s} a")]
         rules += [law(s, "(op_max a b)", f"{s} a"), law(s, "(op_max a b)", f"{s} b")]
     rules.append(law("nonneg", "(op_add a b)", "nonneg a", "nonneg b"))
+    return rules
+
+
+def _tame() -> list[str]:
+    """Terms that stay of ordinary size where the source does: those of the source, and what is made
+    of tame terms without an exponential of something that may be positive."""
+    rules = [_rule("(= b (bounded e))", "(is_tame e)")]
+    rules += [_rule(f"(= e ({name} i))", "(is_tame e)") for name in LEAVES]
+    for name in CONSTRUCTORS:
+        if name not in LEAVES:
+            form, terms = _arguments(name)
+            bounded = "(is_nonpos t0)" if name in ("op_exp", "op_exp2") else ""
+            query = f"(= e {form}) {bounded} " + " ".join(f"(is_tame {t})" for t in terms)
+            rules.append(_rule(query, "(is_tame e)"))
+    # A masked term that exceeds the maximum of the others is dropped by its mask.
+    over = f"(Running {MONOIDS.index('max')} i (op_where c a (Num -inf)))"
+    for function in ("exp", "exp2"):
+        masked = f"(op_where c (op_{function} (op_sub a {over})) (Num 0.0))"
+        rules.append(_rule(f"(= e {masked}) (is_tame a)", "(is_tame e)"))
     return rules
 
 
