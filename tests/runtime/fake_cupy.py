@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 NUMPY = (
-    *("abs", "atleast_1d", "frexp", "inf", "int64", "isfinite", "isnan", "ldexp"),
+    *("abs", "atleast_1d", "frexp", "inf", "int64", "isfinite", "isnan", "ix_", "ldexp"),
     *("maximum", "nan", "rint", "signbit", "where"),
 )
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from nautile import samples
 from nautile.bundle.manifest import Buffer
+from nautile.errors import BundleError
 from nautile.runtime.device import cupy
 from nautile.runtime.launch import Program
 
@@ -23,7 +26,16 @@ def kinds_of(program: Program, kinds: Mapping[str, str] | None = None) -> dict[s
         default = "bool" if buffer.dtype == "bool" else "normal"
         default = "integers:0:1" if buffer.dtype in ("i64", "i32", "i8") else default
         chosen[name] = (kinds or {}).get(name) or program.head.kinds.get(name) or default
+        _try(name, chosen[name])
     return chosen
+
+
+def _try(name: str, kind: str) -> None:
+    """BundleError unless samples of that kind can be drawn."""
+    try:
+        samples.values(kind, 0, name, np.zeros(1, dtype=np.int64))
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise BundleError(f"samples of '{name}' cannot be drawn: {error}") from error
 
 
 def inputs(program: Program, seed: int, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -57,11 +57,9 @@ class Bundle:
         """`Program.run` of the bundle's one program."""
         return self.only.run(arrays, out=out, stream=stream, **named)
 
-    def check(
-        self, seed: int | None = None, kinds: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    def check(self) -> dict[str, Any]:
         """`checking.check` of the bundle's one program."""
-        return checking.check(self.only, seed, kinds)
+        return checking.check(self.only)
 
     def bench(self, repeats: int = 100) -> dict[str, Any]:
         """`timing.bench` of the bundle's one program."""
