@@ -4,7 +4,6 @@
 Body        ::= terms inside, loads, axes (grid, reduced), passes, contractions
 pass        ::= (axis, number): one walk over a reduced axis; all reductions over the axis at one
                 stage share it, and an output that has the axis free is stored in a later pass
-Contraction ::= sum (or online sum) over one or several axes of left * right
 ```
 
 A reduction's stage over its axis is the number of finished passes over that axis that its body
@@ -17,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nautile.extract.contractions import Contraction, contractions
 from nautile.terms import (
-    Apply,
     Axis,
     Before,
-    Cast,
     Load,
     Online,
     Output,
@@ -31,24 +29,9 @@ from nautile.terms import (
     children,
 )
 
-__all__ = ["Body", "Contraction", "analyse", "below", "inner_terms", "needs", "operand_type"]
+__all__ = ["Body", "analyse", "below", "inner_terms", "needs"]
 
 Pass = tuple[Axis, int]
-NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
-
-
-@dataclass(frozen=True, slots=True)
-class Contraction:
-    """`root` = sum over `axes` of left * right. `rows` are the axes of left alone, `columns` those
-    of right alone. `operand` is the type that the tensor cores take, "" where FMA must do."""
-
-    root: Term
-    axes: tuple[Axis, ...]
-    left: Term
-    right: Term
-    rows: frozenset[Axis]
-    columns: frozenset[Axis]
-    operand: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +52,7 @@ class Body:
     visits: Mapping[Term, Mapping[Axis, int]]
     contractions: Mapping[Term, Contraction]
     free: frozenset[Term]
-    nested: frozenset[tuple[Axis, Axis]]
+    nested: tuple[tuple[Axis, Axis], ...]
     running: Mapping[Term, frozenset[Axis]]
 
 
@@ -119,7 +102,7 @@ def analyse(outputs: tuple[Output, ...], *, numerics: str = "real") -> Body:
     reduced = tuple(dict.fromkeys(t.axis for t in stage if isinstance(t, (Reduce, Online))))
     stored = tuple(dict.fromkeys(a for o in outputs for a in o.axes))
     passes = _passes(outputs, need, stage)
-    contractions, free = _contractions(order, outputs, numerics)
+    found = contractions(order, frozenset(o.term for o in outputs), numerics)
     return Body(
         outputs=outputs,
         inside=tuple(t for t in order if not isinstance(t, Load)),
@@ -130,8 +113,8 @@ def analyse(outputs: tuple[Output, ...], *, numerics: str = "real") -> Body:
         stage=stage,
         passes=passes,
         visits=_visits(order, passes),
-        contractions=contractions,
-        free=free,
+        contractions=found,
+        free=frozenset(t for c in found.values() for t in c.spine),
         nested=_nested(stage, reduced),
         running=_running(order),
     )
@@ -186,12 +169,12 @@ def _visits(
     return visits
 
 
-def _nested(stage: Mapping[Term, int], reduced: tuple[Axis, ...]) -> frozenset[tuple[Axis, Axis]]:
+def _nested(stage: Mapping[Term, int], reduced: tuple[Axis, ...]) -> tuple[tuple[Axis, Axis], ...]:
     pairs = set()
     for root in stage:
         assert isinstance(root, (Reduce, Online))
         pairs |= {(root.axis, b) for b in reduced if b in root.free and b != root.axis}
-    return frozenset(pairs)
+    return tuple(sorted(pairs))
 
 
 def _running(order: Iterable[Term]) -> dict[Term, frozenset[Axis]]:
@@ -205,89 +188,3 @@ def _running(order: Iterable[Term]) -> dict[Term, frozenset[Axis]]:
         else:
             solid[term] = term.free
     return {term: term.free - solid[term] for term in order}
-
-
-# ---- contractions ------------------------------------------------------------------------------
-
-
-def _contractions(
-    order: tuple[Term, ...], outputs: tuple[Output, ...], numerics: str
-) -> tuple[dict[Term, Contraction], frozenset[Term]]:
-    users: dict[Term, list[Term]] = {}
-    for term in order:
-        for child in below(term):
-            users.setdefault(child, []).append(term)
-    kept = {o.term for o in outputs}
-    found: dict[Term, Contraction] = {}
-    free: set[Term] = set()
-    for term in reversed(order):
-        if term in free or not _sums(term):
-            continue
-        chain, body = _chain(term, users, kept)
-        contraction = _contraction(term, chain, body, numerics)
-        if contraction is not None:
-            found[term] = contraction
-            free.update(_absorbed(contraction, chain[1:], body, users, kept))
-    return found, frozenset(free)
-
-
-def _sums(term: Term) -> bool:
-    return isinstance(term, Online) or (isinstance(term, Reduce) and term.monoid == "sum")
-
-
-def _chain(
-    root: Term, users: Mapping[Term, list[Term]], kept: set[Term]
-) -> tuple[list[Term], Term]:
-    """The sums directly inside one another from `root` down, and the innermost body."""
-    assert isinstance(root, (Reduce, Online))
-    chain, body = [root], root.body
-    while isinstance(body, Reduce) and _sums(body) and len(users[body]) == 1 and body not in kept:
-        chain.append(body)
-        body = body.body
-    return list(chain), body
-
-
-def _absorbed(
-    contraction: Contraction,
-    inner: list[Term],
-    body: Term,
-    users: Mapping[Term, list[Term]],
-    kept: set[Term],
-) -> set[Term]:
-    """Terms that the multiply-accumulate does on the way: inner sums and the top product."""
-    free = set(inner)
-    if body not in kept and all(_sums(u) for u in users[body]):
-        free.add(body)
-    return free
-
-
-def _contraction(root: Term, chain: list[Term], body: Term, numerics: str) -> Contraction | None:
-    axes = tuple(t.axis for t in chain if isinstance(t, (Reduce, Online)))
-    if not (isinstance(body, Apply) and body.operation == "mul"):
-        return None
-    left, right = body.arguments
-    summed = frozenset(axes)
-    if not (summed <= left.free and summed <= right.free):
-        return None
-    rows, columns = left.free - right.free - summed, right.free - left.free - summed
-    if not rows or not columns:
-        return None
-    operand = operand_type(left, right, numerics)
-    return Contraction(root, axes, left, right, rows, columns, operand)
-
-
-def operand_type(left: Term, right: Term, numerics: str = "real") -> str:
-    """The type in which the tensor cores may multiply the two operands, or "": both round to it
-    already, or one does and the numerics class lets an f32 neighbour be rounded to it."""
-    a, b = _type(left), _type(right)
-    if a == b:
-        return a if a in NARROW or a == "tf32" else ""
-    wide, narrow = (a, b) if a == "f32" else (b, a)
-    allowed = numerics != "exact" and wide == "f32" and (narrow in NARROW or narrow == "tf32")
-    return narrow if allowed else ""
-
-
-def _type(term: Term) -> str:
-    if isinstance(term, Load):
-        return term.buffer.dtype
-    return term.dtype if isinstance(term, Cast) else "f32"

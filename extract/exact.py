@@ -4,7 +4,7 @@
 x[k]    column k runs                        z[k,o]  k is the maker of o  (z = x for one output)
 minimise sum cost[k] x[k]
 (1) every root has a maker             sum_k z[k,r] = 1
-(2) what makes o needs l made          sum_{k: makes o, needs l} z[k,o] <= sum_k z[k,l]    all (o, l)
+(2) what makes o needs l made          sum_{k: makes o, needs l} z[k,o] <= sum_k z[k,l]  all o, l
 (3) a maker runs                       z[k,o] <= x[k]
 (4) one maker at most                  sum_k z[k,o] <= 1
 ```
@@ -36,20 +36,20 @@ Cut = tuple[tuple[int, int | None], ...]  # (column, item made) pairs; None: the
 class Exact:
     """The integer program. `seconds` is a wall-clock limit: when it ends first, the best selection
     found so far comes back with its true bound. `force` and `forbid` name columns; `cuts` are sets
-    of columns that may not all run."""
+    of columns that may not all run; columns that only selections dearer than `most` use are left out."""
 
     seconds: float = 30.0
     relative_gap: float = 1e-9
     force: frozenset[int] = frozenset()
     forbid: frozenset[int] = frozenset()
     cuts: tuple[frozenset[int], ...] = ()
-    margin: float = 0.0
+    most: float = float("inf")
     name: str = "exact"
     optimal_for: str = "all"
 
     def __call__(self, columns: Sequence[Column], roots: Sequence[int]) -> Selection | None:
         incumbent = self._incumbent(columns, roots)
-        ceiling = float("inf") if incumbent is None else incumbent.cost * (1 + self.margin)
+        ceiling = self.most if incumbent is None else min(self.most, incumbent.cost)
         kept = [k for k in prune(columns, roots, ceiling) if k not in self.forbid]
         kept = sorted({*kept, *self.force})
         return self._solve(columns, roots, kept, incumbent)
@@ -100,14 +100,16 @@ def _bounded(incumbent: Selection | None, bound: float) -> Selection | None:
 def runners_up(
     columns: Sequence[Column], roots: Sequence[int], count: int, *, seconds: float = 10.0
 ) -> tuple[Selection, ...]:
-    """The `count` cheapest selections, best first, that differ in the set of columns that run."""
+    """The `count` cheapest selections, best first, that differ in the set of columns that run, of
+    those that cost at most twice the best. Columns that another beats in every way are left out."""
     found: list[Selection] = []
     deadline = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < deadline:
         cuts = tuple(frozenset(s.columns) for s in found)
         left = max(0.1, deadline - time.monotonic())
-        answer = Exact(seconds=left, cuts=cuts)(columns, roots)
-        if answer is None:
+        most = 2 * found[0].cost if found else float("inf")
+        answer = Exact(seconds=left, cuts=cuts, most=most)(columns, roots)
+        if answer is None or answer.cost > most:
             break
         found.append(answer)
     return tuple(found)
@@ -206,6 +208,27 @@ class _Model:
                 self._add(0, np.inf, {self.runs[k]: 1.0, variable: -1.0}, None)
         for cut in self.cuts:
             self._cut(cut)
+        if any(item is None for cut in self.cuts for _, item in cut):
+            self._no_idlers(made, pairs)
+
+    def _no_idlers(
+        self, made: Mapping[int, list[int]], pairs: Mapping[tuple[int, int], list[int]]
+    ) -> None:
+        """Only what is needed is made: else a forbidden selection comes back with an idle column."""
+        wanted = set(self.roots)
+        users: dict[int, list[int]] = {}
+        for (_, need), variables in pairs.items():
+            users.setdefault(need, []).extend(variables)
+        for item, variables in made.items():
+            if item not in wanted:
+                row = dict.fromkeys(variables, -1.0)
+                for variable in users.get(item, ()):
+                    row[variable] = row.get(variable, 0.0) + 1.0
+                self._add(0, np.inf, row, None)
+        for k in self.kept:
+            if len(self.columns[k].makes) > 1:
+                own = {self.makes[k, item]: 1.0 for item in self.columns[k].makes}
+                self._add(0, np.inf, {**own, self.runs[k]: -1.0}, None)
 
     def _cut(self, cut: Cut) -> None:
         variables = []
@@ -222,7 +245,7 @@ class _Model:
         self.tags.append(tag)
 
     def _build(self, *, integral: bool) -> Any:
-        h = highspy.Highs()
+        h = highspy._Highs()  # the wrapper class prints a banner on standard output
         h.setOptionValue("output_flag", False)
         h.setOptionValue("threads", 1)
         h.setOptionValue("random_seed", 0)

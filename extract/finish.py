@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nautile.errors import ExtractionError
-from nautile.extract.body import NARROW, analyse, below
+from nautile.extract.body import analyse, below
 from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
+from nautile.extract.contractions import NARROW
 from nautile.extract.device import Device
 from nautile.extract.kernel import Kernel
 from nautile.extract.roofline import schedules
@@ -180,9 +181,10 @@ def _note_readers(group: tuple[Output, ...], types: dict[str, set[str]]) -> None
     operands: dict[Term, set[str]] = {}
     products: set[tuple[Term, Term]] = set()
     for c in body.contractions.values():
-        for side, other in ((c.left, c.right), (c.right, c.left)):
-            operands.setdefault(side, set()).add(c.operand or "f32")
-            products.add((side, other))
+        for parts, _ in c.sides:
+            if len(parts) == 1:
+                operands.setdefault(parts[0], set()).add(c.operand or "f32")
+                products.add((parts[0], c.root))
     users: dict[Term, int] = {}
     for term in body.inside:
         for child in below(term):

@@ -127,7 +127,7 @@ def _others(
     """The next-best plans: seconds and kernels."""
     if count <= 0:
         return ()
-    others = runners_up(pool.columns, pool.roots, count + 1)
+    others = runners_up(pool.columns, pool.roots, count + 1, seconds=1.0)
     plans = []
     for other in others:
         if set(other.columns) != set(chosen.columns):

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nautile.dtypes import DTYPES
-from nautile.extract.body import Body, Contraction, analyse, below
+from nautile.extract.body import Body, analyse, below
+from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
@@ -199,10 +200,14 @@ class _Pricing:
     def _contract(self, c: Contraction) -> tuple[Vector, Vector, Vector]:
         """(tensor seconds, tensor flops, FMA operations) of one contraction."""
         assert isinstance(c.root, (Reduce, Online))
-        work = 2 * self._padded(c.left.free | c.right.free) * self._within(c.root)
+        within = self._within(c.root)
+        work = 2 * self._padded(c.left_free | c.right_free) * within
+        before = self.one * 0
+        for parts, free in c.sides:
+            before = before + (len(parts) - 1) * self._padded(free) * within
         rate = self.device.tensor_rate(c.operand) if c.operand else 0.0
         if not rate:
-            return self.one * 0, self.one * 0, work / 2
+            return self.one * 0, self.one * 0, work / 2 + before
         rows, columns = (
             product(c.rows, self.tiles, self.one),
             product(c.columns, self.tiles, self.one),
@@ -211,7 +216,7 @@ class _Pricing:
         wide, tall, deep = np.maximum(rows, 16), np.maximum(columns, 8), np.maximum(depth, 16)
         padding = wide / rows * tall / columns * deep / depth
         reuse = np.minimum(1.0, wide * tall / (wide + tall) / REUSE)
-        return work * padding / reuse / rate, work, self.one * 0
+        return work * padding / reuse / rate, work, before
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -306,9 +311,9 @@ class _Pricing:
             state = 2 if isinstance(root, Online) and root not in self.body.contractions else 1
             total = total + product(root.free, self.tiles, self.one) * state
         for c in self.body.contractions.values():
-            for operand in (c.left, c.right):
-                if not isinstance(operand, Load):
-                    total = total + product(operand.free, self.tiles, self.one) / 2
+            for parts, free in c.sides:
+                if any(reduces(t) for t in parts):
+                    total = total + product(free, self.tiles, self.one) / 2
         return total
 
     # ---- time ----------------------------------------------------------------------------------
@@ -367,7 +372,7 @@ def _walked(term: Term) -> frozenset[Axis]:
 def _below(contraction: Contraction) -> frozenset[Load]:
     """Loads that feed the operands of a contraction element by element."""
     found: set[Load] = set()
-    stack = [contraction.left, contraction.right]
+    stack = [*contraction.left, *contraction.right]
     while stack:
         term = stack.pop()
         if isinstance(term, Load):

@@ -1,7 +1,7 @@
 """Which tile sizes each axis of a body may take.
 
 The sets are those that the emitters cover: a part with a tensor contraction deals its row axis in
-{16, 32, 64, 128, 256} and its column axis in {8, .., 256}, walks summed axes in {16, 32, 64, 128} (or
+{16, 32, 64, 128, 256}, as its column axis, walks summed axes in {16, 32, 64, 128} (or
 keeps them whole when short) and takes one batch position a block; a part without one keeps a few
 rows and a whole reduced axis (up to 32768 elements a block) or walks it in chunks; a part without
 reductions takes a flat tile of up to 8192 elements.
@@ -14,16 +14,17 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from nautile.extract.body import Body
 from nautile.extract.footprint import Vector
+from nautile.extract.shapes import tensor_shapes
 from nautile.terms import Axis
 
 __all__ = ["RESIDENT", "tilings"]
 
 RESIDENT = 32768
 _ROWS = (16, 32, 64, 128, 256)
-_COLUMNS = (8, 16, 32, 64, 128, 256)
 _STREAM = (16, 32, 64, 128)
 _WHOLE = 256
 _FEW = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -79,10 +80,9 @@ def _tensor_options(body: Body, axis: Axis) -> list[int]:
         return [whole(axis, 16)] if inside else sizes + [whole(axis, 16)]
     if not roles & {"row", "column"} or axis.extent == 1:
         return [1]
-    unit = 16 if "row" in roles else 8
-    sizes = [s for s in (_ROWS if "row" in roles else _COLUMNS) if s < axis.extent]
-    sizes += [whole(axis, unit)] if axis.extent <= _WHOLE else []
-    return sizes if _main(body, axis) else sorted({1, *(s for s in (2, 4) if s <= axis.extent)})
+    sizes = [s for s in _ROWS if s < axis.extent]
+    sizes += [whole(axis, 16)] if axis.extent <= _WHOLE else []
+    return sizes if _main(body, axis) else [1]
 
 
 def _fma_options(body: Body, axis: Axis) -> list[int]:
@@ -128,12 +128,14 @@ def _main(body: Body, axis: Axis) -> bool:
     return False
 
 
-def _sensible(body: Body, axes: list[Axis], rows: Vector) -> Vector:
+def _sensible(body: Body, axes: list[Axis], rows: Vector) -> npt.NDArray[np.bool_]:
     """Combinations whose block holds neither too much nor pointlessly little."""
     column: Mapping[Axis, Vector] = {a: rows[:, k] for k, a in enumerate(axes)}
     size = np.ones(len(rows))
     for axis in axes:
         size = size * column[axis]
+    if any(c.operand for c in body.contractions.values()):
+        return tensor_shapes(body, column, size)
     if body.contractions:
         return np.ones(len(rows), dtype=bool)
     most = RESIDENT if body.reduced else 8192

@@ -1,0 +1,228 @@
+"""Contractions, recognised by structure: a sum over products of two operands that share the summed
+axes and each have an axis of their own.
+
+A product is taken apart into parts (factors, divisors, conditions outside which it is 0); parts that
+do not depend on the summed axes leave the sum, the others are dealt to two operands, whichever way
+makes the operands smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product as choices
+
+from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, children
+
+__all__ = ["NARROW", "Contraction", "contractions", "operand_type", "reduces"]
+
+NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
+MOST = 8  # parts of a product that are dealt to two sides
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """`root` = sum over `axes` of the product of the `left` parts times that of the `right` parts.
+    `rows` are the axes of the left operand alone, `columns` those of the right alone. `operand` is
+    the type that the tensor cores take, "" where FMA must do. `spine` holds the terms that the
+    multiply-accumulate does on the way."""
+
+    root: Term
+    axes: tuple[Axis, ...]
+    left: tuple[Term, ...]
+    right: tuple[Term, ...]
+    left_free: frozenset[Axis]
+    right_free: frozenset[Axis]
+    operand: str
+    spine: tuple[Term, ...]
+
+    @property
+    def rows(self) -> frozenset[Axis]:
+        return self.left_free - self.right_free
+
+    @property
+    def columns(self) -> frozenset[Axis]:
+        return self.right_free - self.left_free
+
+    @property
+    def sides(self) -> tuple[tuple[tuple[Term, ...], frozenset[Axis]], ...]:
+        return (self.left, self.left_free), (self.right, self.right_free)
+
+
+def contractions(
+    order: tuple[Term, ...], kept: frozenset[Term], numerics: str = "real"
+) -> dict[Term, Contraction]:
+    """The contractions among the terms of `order` (children first); `kept` are stored terms, which
+    cannot vanish inside another's spine."""
+    users: dict[Term, list[Term]] = {}
+    for term in order:
+        for child in _below(term):
+            users.setdefault(child, []).append(term)
+    found: dict[Term, Contraction] = {}
+    taken: set[Term] = set()
+    for term in reversed(order):
+        if term in taken or not _sums(term):
+            continue
+        one = _contraction(term, users, kept, numerics)
+        if one is not None:
+            found[term] = one
+            taken.update(one.spine)
+    return found
+
+
+def _sums(term: Term) -> bool:
+    return isinstance(term, Online) or (isinstance(term, Reduce) and term.monoid == "sum")
+
+
+def _below(term: Term) -> tuple[Term, ...]:
+    return () if isinstance(term, Load) else children(term)
+
+
+def _contraction(
+    root: Term, users: Mapping[Term, list[Term]], kept: frozenset[Term], numerics: str
+) -> Contraction | None:
+    assert isinstance(root, (Reduce, Online))
+    axes, spine, body = [root.axis], list[Term](), root.body
+    while isinstance(body, Reduce) and body.monoid == "sum" and body not in kept:
+        if len(users[body]) > 1 or body.axis in axes:
+            break
+        axes.append(body.axis)
+        spine.append(body)
+        body = body.body
+    split = _split(body, frozenset(axes))
+    if split is None:
+        return None
+    left, right = split
+    spine += _alone(body, root, spine, users, kept)
+    return Contraction(
+        root,
+        tuple(axes),
+        left,
+        right,
+        _free(left),
+        _free(right),
+        operand_type(left, right, numerics),
+        tuple(spine),
+    )
+
+
+def _alone(
+    body: Term,
+    root: Term,
+    outer: list[Term],
+    users: Mapping[Term, list[Term]],
+    kept: frozenset[Term],
+) -> list[Term]:
+    """The terms of the product's spine that nothing else uses."""
+    found: dict[Term, None] = {}
+    inside = {root, *outer}
+    stack = [body]
+    while stack:
+        term = stack.pop()
+        only = all(u in inside or u in found for u in users.get(term, ()))
+        steps = _steps(term, "factor")
+        if only and steps is not None and term not in kept:
+            found[term] = None
+            stack += [t for kind, t in steps if kind == "factor"]
+    return list(found)
+
+
+def _steps(term: Term, kind: str) -> list[tuple[str, Term]] | None:
+    """The parts of one node of a product, or None where it is a part itself."""
+    match term:
+        case Apply("mul", (a, b)):
+            return [(kind, a), (kind, b)]
+        case Apply("div", (a, b)) if kind == "factor":
+            return [("factor", a), ("divisor", b)]
+        case Apply("neg", (a,)) if kind == "factor":
+            return [("factor", a)]
+        case Apply("where", (p, a, Const(0))) if kind == "factor":
+            return [("where", p), ("factor", a)]
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _split(body: Term, summed: frozenset[Axis]) -> tuple[tuple[Term, ...], tuple[Term, ...]] | None:
+    """The two operands, as parts, whose extents are smallest; None where there are no two."""
+    parts = [part for part in _parts(body) if part[1].free & summed]
+    if not 2 <= len(parts) <= MOST:
+        return None
+    best: tuple[float, tuple[tuple[Term, ...], tuple[Term, ...]]] | None = None
+    for left, right in _deals(parts):
+        size = _size(left, right, summed)
+        if size is not None and (best is None or size < best[0]):
+            best = size, (left, right)
+    return best[1] if best else None
+
+
+def _parts(body: Term) -> list[tuple[str, Term]]:
+    found: list[tuple[str, Term]] = []
+    stack = [("factor", body)]
+    while stack:
+        kind, term = stack.pop()
+        steps = _steps(term, kind)
+        if steps is None:
+            found.append((kind, term))
+        else:
+            stack += reversed(steps)
+    return found
+
+
+def _deals(
+    parts: list[tuple[str, Term]],
+) -> Iterator[tuple[tuple[Term, ...], tuple[Term, ...]]]:
+    for sides in choices((0, 1), repeat=len(parts) - 1):
+        dealt = list(zip((0, *sides), parts, strict=True))
+        if all(any(s == side and kind == "factor" for s, (kind, _) in dealt) for side in (0, 1)):
+            left = tuple(term for side, (_, term) in dealt if side == 0)
+            yield left, tuple(term for side, (_, term) in dealt if side == 1)
+
+
+def _size(left: tuple[Term, ...], right: tuple[Term, ...], summed: frozenset[Axis]) -> float | None:
+    a, b = _free(left), _free(right)
+    if not (summed <= a and summed <= b):
+        return None
+    if not all(any(x.extent > 1 for x in only) for only in (a - b, b - a)):
+        return None
+    weights = [1.0 if len(side) == 1 else 1.01 for side in (left, right)]
+    return sum(w * math.prod(x.extent for x in f) for w, f in zip(weights, (a, b), strict=True))
+
+
+def _free(parts: Iterable[Term]) -> frozenset[Axis]:
+    return frozenset[Axis]().union(*(t.free for t in parts))
+
+
+def operand_type(left: tuple[Term, ...], right: tuple[Term, ...], numerics: str = "real") -> str:
+    """The type in which the tensor cores may multiply the two operands, or "": both round to it
+    already, or one does and the numerics class lets an f32 neighbour be rounded to it. At most one
+    operand may wait for a reduction of the same kernel."""
+    if any(reduces(t) for t in left) and any(reduces(t) for t in right):
+        return ""
+    a, b = _type(left), _type(right)
+    tensor = NARROW | {"tf32"}
+    if a == b:
+        return a if a in tensor else ""
+    if "f32" in (a, b):
+        narrow = b if a == "f32" else a
+        return narrow if numerics != "exact" and narrow in tensor else ""
+    wide = next((w for w in ("f16", "bf16") if {a, b} <= {w, "f8e4m3", "f8e5m2"}), "tf32")
+    return wide if {a, b} <= tensor else ""
+
+
+def _type(parts: tuple[Term, ...]) -> str:
+    if len(parts) > 1:
+        return "f32"
+    term = parts[0]
+    if isinstance(term, Load):
+        return term.buffer.dtype
+    return term.dtype if isinstance(term, Cast) else "f32"
+
+
+@lru_cache(maxsize=8192)
+def reduces(term: Term) -> bool:
+    """Whether the term waits for a reduction."""
+    if isinstance(term, (Reduce, Online)):
+        return True
+    return any(reduces(c) for c in _below(term))
