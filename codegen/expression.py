@@ -2,7 +2,7 @@
 
 A `Printer` writes into nested C++ scopes, its `levels`: uniform, row, element, or whatever the
 emitter has. A level knows the axes that vary inside it; a subterm is computed at the outermost
-level whose axes cover its own. Leaves (Ref, Index, Load) are spelled by the emitter's `leaf` function.
+level whose axes cover its own. Leaves (Ref, Index, Load) are spelled by the emitter's `leaf`.
 
 `precise` selects the accurate functions (about 1-2 ulp), for results stored as f32; otherwise exp,
 tanh, log and their kin use the special-function unit directly, with errors below 1e-5 relative,
@@ -71,9 +71,9 @@ class Printer:
 
     def value(self, term: Term, dtype: str | None = None) -> str:
         """A C++ expression for the term, in the carrier of `dtype` (its own where None); it is a
-        name, a literal, or an expression in parentheses."""
+        name, a literal, or an expression in parentheses. A leaf in parentheses is computed once."""
         if not self.precise:
-            term = transform(term, self._exponent)
+            term = transform(term, self._cheaper)
         order = self._unknown(term)
         uses = Counter(c for t in order if not _is_leaf(t) for c in children(t))
         text = self._memo.copy()
@@ -121,7 +121,8 @@ class Printer:
 
     def _node(self, node: Term, text: dict[Term, str], shared: bool) -> str:
         if _is_leaf(node):
-            return self.leaf(node)
+            spelled = self.leaf(node)
+            return self._hoist(node, spelled) if shared and spelled.startswith("(") else spelled
         if isinstance(node, Const):
             return literal(node.value, carrier(self.dtype(node)))
         inner = [self._crossing(node, c, text, None) for c in children(node)]
@@ -145,10 +146,15 @@ class Printer:
         self._memo[node] = name
         return name
 
-    def _exponent(self, term: Term) -> Term:
-        """exp in base 2, its scale folded into the argument."""
-        if isinstance(term, Apply) and term.operation == "exp" and dtype_of(term) == "f32":
-            return Apply("exp2", (scale(term.arguments[0], LOG2E, self.level),))
+    def _cheaper(self, term: Term) -> Term:
+        """exp in base 2, its scale folded into the argument; division by what an outer level knows
+        as multiplication by its reciprocal."""
+        match term:
+            case Apply("exp", (x,)) if self.dtype(term) == "f32":
+                return Apply("exp2", (scale(x, LOG2E, self.level),))
+            case Apply("div", (a, b)) if not isinstance(b, Const) and self.dtype(term) == "f32":
+                if self.level(b) < self.level(a):
+                    return Apply("mul", (a, Apply("div", (Const(1.0), b))))
         return term
 
 

@@ -2,10 +2,11 @@
 without it.
 
 A mask is a Map with a `where(p, x, c)` in it whose value is one constant wherever p is false.
-Blocks in which p is false everywhere may be skipped where they change nothing that the loop carries: every
-fold's source is then the monoid's identity, and one operand of every contraction is 0. A row that
-the mask has left empty so far may carry NaN instead (exp(-inf - -inf)); its repair is 0 as soon as
-an element counts, and if none ever does, the one block that always runs gives the same NaN.
+Blocks in which p is false everywhere may be skipped where they change nothing that the loop
+carries: every fold's source is then the monoid's identity, and one operand of every contraction is
+0. A row that the mask has left empty so far may carry NaN instead (exp(-inf - -inf)); its repair is
+0 as soon as an element counts, and if none ever does, the one block that always runs gives the same
+NaN.
 """
 
 from __future__ import annotations

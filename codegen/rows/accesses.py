@@ -1,0 +1,99 @@
+"""How an element of a buffer is reached: its offset as a term, and whether neighbours along the
+column axis lie side by side, aligned for vector accesses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from nautile.codegen.affine import integer
+from nautile.codegen.tile import Ref
+from nautile.codegen.types import interval
+from nautile.dtypes import DTYPES
+from nautile.terms import Apply, Axis, Buffer, Const, Index, Term, walk
+
+__all__ = ["Access", "divisor", "in_range", "offset_of", "split_axis"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A Read or Write of `buffer`. `offset` counts elements; `guards` are the coordinates that may
+    leave the buffer, with their extents; `base` is the offset less the column where neighbouring
+    columns are neighbours in memory, else None."""
+
+    buffer: Buffer
+    offset: Term
+    base: Term | None
+    guards: tuple[tuple[Term, int], ...]
+
+    @staticmethod
+    def of(buffer: Buffer, coordinates: tuple[Term, ...], column: Axis) -> Access:
+        offset = offset_of(buffer, coordinates)
+        guards = tuple(
+            (c, n) for c, n in zip(coordinates, buffer.shape, strict=True) if not in_range(c, n)
+        )
+        split = split_axis(offset, column)
+        base = split[1] if split is not None and split[0] == 1 and not guards else None
+        return Access(buffer, offset, base, guards)
+
+    @property
+    def bytes(self) -> int:
+        return DTYPES[self.buffer.dtype].bytes
+
+    def width(self, extent: int) -> int:
+        """The widest aligned vector, in elements, that whole rows of `extent` columns allow."""
+        if self.base is None:
+            return 1
+        largest = max(1, 16 // self.bytes)
+        return gcd(gcd(divisor(self.base), extent), largest) or 1
+
+
+def offset_of(buffer: Buffer, coordinates: tuple[Term, ...]) -> Term:
+    """The row-major element number."""
+    total: Term = Const(0)
+    stride = buffer.size
+    for coordinate, extent in zip(coordinates, buffer.shape, strict=True):
+        stride //= max(1, extent)
+        total = integer("add", total, integer("mul", coordinate, Const(stride)))
+    return total
+
+
+def in_range(coordinate: Term, extent: int) -> bool:
+    """Whether the coordinate is known to stay inside a dimension (for positions inside extents)."""
+    if any(isinstance(t, Ref) for t in walk(coordinate)):
+        return False
+    known = interval(coordinate)
+    return known is not None and known[0] >= 0 and known[1] < extent
+
+
+def split_axis(term: Term, axis: Axis) -> tuple[int, Term] | None:
+    """(slope, rest) with term = slope * axis + rest, or None where it is not affine in the axis."""
+    if axis not in term.free:
+        return 0, term
+    match term:
+        case Index(_):
+            return 1, Const(0)
+        case Apply("add" | "sub", (a, b)):
+            x, y = split_axis(a, axis), split_axis(b, axis)
+            if x is None or y is None:
+                return None
+            sign = 1 if term.operation == "add" else -1
+            return x[0] + sign * y[0], integer(term.operation, x[1], y[1])
+        case Apply("mul", (a, Const(int(c)))) | Apply("mul", (Const(int(c)), a)):
+            x = split_axis(a, axis)
+            return x and (x[0] * c, integer("mul", x[1], Const(c)))
+    return None
+
+
+def divisor(term: Term) -> int:
+    """A number that divides the term's value; 0 where the value is 0."""
+    match term:
+        case Const(int(value)):
+            return abs(value)
+        case Apply("add" | "sub", (a, b)):
+            return gcd(divisor(a), divisor(b))
+        case Apply("mul", (a, b)):
+            return divisor(a) * divisor(b)
+        case Apply("neg", (a,)):
+            return divisor(a)
+    return 1

@@ -1,0 +1,421 @@
+"""Row programs as CUDA C++."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nautile.codegen.expression import Level, Printer
+from nautile.codegen.folding import identity
+from nautile.codegen.headers import inline
+from nautile.codegen.kernel_text import (
+    comment,
+    identifier,
+    indented,
+    parameters,
+    pointer,
+    scalar_load,
+    scalar_store,
+    wide_offset,
+)
+from nautile.codegen.rows.accesses import Access
+from nautile.codegen.rows.geometry import Geometry, geometry
+from nautile.codegen.rows.states import merge_lines, state_type, update
+from nautile.codegen.rows.structure import Pass, RowProgram
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import Fold, Ref, Tile, Write
+from nautile.codegen.types import CPP, carrier, literal
+from nautile.errors import LoweringError
+from nautile.terms import Axis, Buffer, Index, Term, transform, walk
+
+__all__ = ["emit_rows"]
+
+_CHUNK = Axis("#chunk", 0, 1)
+_MAX_BLOCKS = 2**31 - 1
+
+
+def emit_rows(program: RowProgram, name: str, precise: bool) -> CudaKernel:
+    """The kernel of a row program."""
+    return _Emitter.of(program, name, precise).kernel()
+
+
+@dataclass(slots=True)
+class _Emitter:
+    rows: RowProgram
+    name: str
+    precise: bool
+    reads: dict[str, Access]
+    keys: dict[str, str]
+    shape: Geometry
+    body: list[str] = field(default_factory=list)
+    names: Counter[str] = field(default_factory=Counter)
+    printer: Printer = field(init=False)
+    loaded: dict[str, str] = field(default_factory=dict)
+    running: frozenset[str] = frozenset()
+    depth: int = 1
+
+    @classmethod
+    def of(cls, rows: RowProgram, name: str, precise: bool) -> _Emitter:
+        reads = {
+            n: Access.of(r.buffer, tuple(rows.expand(c) for c in r.coordinates), rows.column)
+            for n, r in rows.reads.items()
+        }
+        writes = [
+            Access.of(w.buffer, w.coordinates, rows.column) for p in rows.passes for w in p.writes
+        ]
+        element = {n: a for n, a in reads.items() if rows.column in a.offset.free}
+        unique: dict[object, str] = {}
+        keys = {n: unique.setdefault((a.buffer, a.offset, a.guards), n) for n, a in reads.items()}
+        every = [a for n, a in element.items() if keys[n] == n]
+        cached = [a for a in every if _row_dependent(a, rows) and a.base is not None]
+        shape = geometry(rows, [*every, *writes], cached)
+        made = cls(rows, name, precise, reads, keys, shape)
+        if shape.blocks > _MAX_BLOCKS:
+            raise LoweringError(f"{name}: {shape.blocks} blocks exceed the grid")
+        axes = frozenset(rows.rows)
+        levels = [
+            Level(axes, prefix="ru"),
+            Level(axes | {_CHUNK}, prefix="ck"),
+            Level(axes | {_CHUNK, rows.column}, prefix="el"),
+        ]
+        made.printer = Printer(levels, made.leaf, precise=precise, counter=made.names)
+        return made
+
+    # -- text -----------------------------------------------------------------------------------
+
+    def put(self, *lines: str) -> None:
+        self.body += [indented(line, self.depth) for line in lines]
+
+    def flush(self, level: int) -> None:
+        """Write out what the printer has collected for a level."""
+        lines = self.printer.levels[level].lines
+        self.put(*lines)
+        lines.clear()
+
+    def kernel(self) -> CudaKernel:
+        self._head()
+        for number, step in enumerate(self.rows.passes):
+            self._stores(number)
+            self._pass(number, step)
+        self._stores(len(self.rows.passes))
+        inputs, outputs = _buffers(self.rows)
+        signature = parameters(inputs, outputs)
+        g = self.shape
+        text = [
+            *comment(self.rows.program),
+            f'extern "C" __global__ void __launch_bounds__({g.threads}) {identifier(self.name)}(',
+            f"    {signature}) {{",
+            *self.body,
+            "}",
+        ]
+        source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")
+        buffers = tuple(b.name for b in (*inputs, *outputs))
+        return CudaKernel(identifier(self.name), source, (g.blocks, 1, 1), g.threads, 0, buffers)
+
+    def _head(self) -> None:
+        g = self.shape
+        block = "blockIdx.x" if g.chunks == 1 else f"blockIdx.x / {g.chunks}"
+        self.put(
+            f"const int t = threadIdx.x % {g.row_threads};",
+            f"const nt_i64 place = (nt_i64)({block}) * {g.block_rows}"
+            f" + threadIdx.x / {g.row_threads};",
+            f"const bool live = place < {g.rows}LL;",
+            f"const nt_i64 row = live ? place : {g.rows - 1}LL;",
+        )
+        if g.chunks > 1:
+            self.put(
+                f"const int first = (int)(blockIdx.x % {g.chunks}) * {g.row_threads * g.held};"
+            )
+        stride = g.rows
+        for axis in self.rows.rows:
+            stride //= axis.extent
+            divided = "row" if stride == 1 else f"row / {stride}"
+            wrapped = f"({divided}) % {axis.extent}" if stride * axis.extent < g.rows else divided
+            self.put(f"const int i_{identifier(axis.name)} = (int)({wrapped});")
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def leaf(self, term: Term) -> str:
+        if isinstance(term, Index):
+            return f"i_{identifier(term.axis.name)}"
+        if isinstance(term, Ref):
+            return self._tile(term.tile)
+        raise LoweringError(f"{self.name}: a {type(term).__name__} inside a pointwise value")
+
+    def _tile(self, tile: Tile) -> str:
+        if tile.name not in self.rows.reads:
+            return tile.name
+        key = self.keys[tile.name]
+        access = self.reads[key]
+        if key in self.loaded:
+            return f"(nt_get_{access.buffer.dtype}({self.loaded[key]}, e))"
+        offset = wide_offset(access.buffer, access.offset)
+        guards = [(self.printer.value(c), n) for c, n in access.guards]
+        return scalar_load(access.buffer, self.printer.value(offset), guards)
+
+    def term(self, root: Term) -> Term:
+        """The term over reads and folds, running values marked as changing with the chunk."""
+
+        def step(term: Term) -> Term:
+            if isinstance(term, Ref) and term.tile.name in self.running:
+                tile = term.tile
+                return Ref(Tile(tile.name, (*tile.axes, _CHUNK), tile.dtype))
+            return term
+
+        return transform(self.rows.expand(root), step)
+
+    # -- passes ---------------------------------------------------------------------------------
+
+    def _pass(self, number: int, step: Pass) -> None:
+        g = self.shape
+        self._declare(step)
+        self.running = frozenset(step.targets) | frozenset(
+            f.before.name for f in step.folds if f.before is not None
+        )
+        wanted = self._wanted(step)
+        if not g.resident:
+            self.loaded.clear()
+            stride = g.row_threads * g.held
+            self.put(f"for (int first = 0; first < {g.vectors}; first += {stride}) {{")
+            self.depth += 1
+        self._preload(wanted)
+        self._phases(step)
+        if not g.resident:
+            self.depth -= 1
+            self.put("}")
+        self.running = frozenset()
+        self.printer.close(1)
+        self._merge(number, step)
+
+    def _declare(self, step: Pass) -> None:
+        for fold in step.folds:
+            kind = CPP[carrier(fold.target.dtype)]
+            if fold.monoid in ("argmax", "argmin"):
+                source = carrier(fold.source.dtype)
+                start = _start(fold.monoid, source)
+                self.put(f"{CPP[source]} {fold.target.name}_value = {start};")
+                self.put(f"{kind} {fold.target.name} = 0x7fffffff;")
+            else:
+                start = _start(fold.monoid, carrier(fold.target.dtype))
+                self.put(f"{kind} {fold.target.name} = {start};")
+
+    def _wanted(self, step: Pass) -> list[str]:
+        """Keys of the element reads of a pass, in order."""
+        roots = [self.rows.source(f) for f in step.folds]
+        roots += [self.rows.expand(Ref(w.source)) for w in step.writes]
+        refs = (t.tile.name for t in walk(*roots) if isinstance(t, Ref))
+        keys = dict.fromkeys(self.keys[n] for n in refs if n in self.rows.reads)
+        return [k for k in keys if self.rows.column in self.reads[k].offset.free]
+
+    def _vector(self, access: Access) -> bool:
+        """Whether the access goes by whole vectors."""
+        need = min(self.shape.width, max(1, 16 // access.bytes))
+        return access.base is not None and access.width(self.rows.column.extent) >= need
+
+    def _preload(self, wanted: list[str]) -> None:
+        """Start the loads of a pass, all vectors of a thread at once."""
+        fresh = [
+            k
+            for k in wanted
+            if k not in self.loaded
+            and self._vector(self.reads[k])
+            and _row_dependent(self.reads[k], self.rows)
+        ]
+        if not fresh:
+            return
+        g = self.shape
+        lines: list[str] = []
+        for key in fresh:
+            size = self.reads[key].bytes * g.width
+            self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
+            load = self._load(key, kept=False)
+            if self.ragged:
+                load = f"c0 < {self.rows.column.extent} ? {load} : nt_zeros<{size}>()"
+            lines.append(f"v_{key}[i] = {load};")
+            self.loaded[key] = f"v_{key}[i]"
+        self.flush(0)
+        self._vector_loop(lines)
+
+    @property
+    def ragged(self) -> bool:
+        g = self.shape
+        return g.vectors % (g.row_threads * g.held) != 0
+
+    def _load(self, key: str, kept: bool) -> str:
+        access = self.reads[key]
+        assert access.base is not None
+        base = self.printer.assign(wide_offset(access.buffer, access.base))
+        size = access.bytes * self.shape.width
+        place = f"{pointer(access.buffer)} + {base} + c0"
+        return f"nt_load<{size}, {'true' if kept else 'false'}>({place})"
+
+    def _vector_loop(self, lines: list[str]) -> None:
+        """A loop over the vectors of a thread; c0 is the first column of vector i."""
+        g = self.shape
+        start = "" if g.resident and g.chunks == 1 else "first + "
+        self.put("#pragma unroll", f"for (int i = 0; i < {g.held}; i++) {{")
+        self.depth += 1
+        self.put(f"const int c0 = ({start}t + i * {g.row_threads}) * {g.width};", *lines)
+        self.depth -= 1
+        self.put("}")
+
+    def _phases(self, step: Pass) -> None:
+        for fold in step.folds:
+            if fold.before is not None:
+                kind = CPP[carrier(fold.target.dtype)]
+                self.put(f"const {kind} {fold.before.name} = {fold.target.name};")
+        phases = step.phases or [[]]
+        for number, folds in enumerate(phases):
+            for fold in folds:
+                if fold.repair is not None and not self.shape.resident:
+                    factor = self.printer.value(self.term(Ref(fold.repair)), fold.target.dtype)
+                    self.flush(0)
+                    self.flush(1)
+                    suffix = "_f64" if fold.target.dtype == "f64" else ""
+                    call = f"nt_repair{suffix}({fold.target.name}, {factor})"
+                    self.put(f"{fold.target.name} = {call};")
+            writes = step.writes if number == len(phases) - 1 else []
+            self._element_loop(folds, writes)
+
+    def _element_loop(self, folds: list[Fold], writes: list[Write]) -> None:
+        """One walk over the elements that a thread holds."""
+        if not folds and not writes:
+            return
+        g, printer = self.shape, self.printer
+        part = Pass(folds, writes)
+        outer_loaded = dict(self.loaded)
+        loads = self._inner_loads(self._wanted(part))
+        updates: list[str] = []
+        for fold in folds:
+            value = printer.value(self.term(Ref(fold.source)), fold.source.dtype)
+            updates += update(fold, value, f"i_{identifier(self.rows.column.name)}")
+        stored = [self._element_store(w) for w in writes]
+        updates += [line for inner, _, _ in stored for line in inner]
+        element = [*printer.levels[2].lines, *updates]
+        printer.levels[2].lines.clear()
+        self.flush(0)
+        self.flush(1)
+        index = f"i_{identifier(self.rows.column.name)}"
+        if any(index in line for line in element):
+            element.insert(0, f"const int {index} = c0 + e;")
+        lines = [f"nt_opaque({v});" for v in self._narrow(outer_loaded)]
+        lines += loads + [line for _, before, _ in stored for line in before]
+        loop = ["#pragma unroll", f"for (int e = 0; e < {g.width}; e++) {{"]
+        lines += [*loop, *(indented(line, 1) for line in element), "}"]
+        lines += [line for _, _, after in stored for line in after]
+        if self.ragged:
+            guard = f"if (c0 < {self.rows.column.extent}) {{"
+            lines = [guard, *(indented(line, 1) for line in lines), "}"]
+        self._vector_loop(lines)
+        self.loaded = outer_loaded
+        printer.close(2)
+
+    def _narrow(self, loaded: dict[str, str]) -> list[str]:
+        """Cached vectors of narrow floats: their widened copies must not outlive a loop."""
+        return [v for k, v in loaded.items() if self.reads[k].bytes < 4]
+
+    def _inner_loads(self, wanted: list[str]) -> list[str]:
+        """Vector loads of what all rows share, inside the loop over vectors."""
+        lines = []
+        for key in wanted:
+            if key in self.loaded or not self._vector(self.reads[key]):
+                continue
+            name = f"w_{key}"
+            lines.append(f"const auto {name} = {self._load(key, kept=True)};")
+            self.loaded[key] = name
+        return lines
+
+    def _element_store(self, write: Write) -> tuple[list[str], list[str], list[str]]:
+        """Lines inside the element loop, before it, and after it."""
+        access = Access.of(write.buffer, write.coordinates, self.rows.column)
+        dtype = write.buffer.dtype
+        value = self.printer.value(self.term(Ref(write.source)), dtype)
+        if not self._vector(access):
+            offset = self.printer.value(wide_offset(write.buffer, access.offset))
+            line = scalar_store(write.buffer, offset, value)
+            return [f"if (live) {line}"], [], []
+        assert access.base is not None
+        name = f"o_{identifier(write.buffer.name)}"
+        base = self.printer.assign(wide_offset(write.buffer, access.base))
+        place = f"{pointer(write.buffer)} + {base} + c0"
+        width = self.shape.width
+        pack = f"nt_pack_{dtype}<{width}>({name})"
+        store = f"if (live) nt_store<{width * access.bytes}>({place}, {pack});"
+        return [f"{name}[e] = {value};"], [f"{CPP[carrier(dtype)]} {name}[{width}];"], [store]
+
+    # -- across threads -------------------------------------------------------------------------
+
+    def _merge(self, number: int, step: Pass) -> None:
+        g = self.shape
+        if not step.folds or g.row_threads == 1:
+            return
+        self.put(*state_type(number, step.folds))
+        level = Level(self.printer.levels[1].axes, prefix="mg")
+
+        def side(name: str) -> Printer:
+            def leaf(term: Term) -> str:
+                if isinstance(term, Ref) and term.tile.name in sides:
+                    return sides[term.tile.name].replace("?", name)
+                return self.leaf(term)
+
+            return Printer(
+                [self.printer.levels[0], level], leaf, precise=self.precise, counter=self.names
+            )
+
+        sides = {f.target.name: f"c.{f.target.name}" for f in step.folds}
+        sides |= {f.before.name: f"?.{f.target.name}" for f in step.folds if f.before is not None}
+        self.running = frozenset(sides)
+        factors = {}
+        for fold in (f for phase in step.phases for f in phase):
+            if fold.repair is not None:
+                term = self.term(Ref(fold.repair))
+                kind = fold.target.dtype
+                values = tuple(side(n).value(term, kind) for n in ("a", "b"))
+                factors[fold.target.name] = (tuple(level.lines), values)
+                level.lines.clear()
+        self.running = frozenset()
+        self.flush(0)
+        ordered = [f for phase in step.phases for f in phase]
+        warps = max(1, g.threads // 32)
+        self.put(f"__shared__ State{number} shared{number}[{warps}];")
+        self.put(f"auto merge{number} = [&](const State{number}& a, const State{number}& b) {{")
+        self.put(f"  State{number} c;", *merge_lines(ordered, factors), "  return c;", "};")
+        fields = [n for f in step.folds for n in _fields(f)]
+        initial = f"State{number}{{{', '.join(fields)}}}"
+        call = f"nt_reduce<{g.row_threads}>({initial}, merge{number}, shared{number})"
+        self.put(f"const State{number} all{number} = {call};")
+        self.put(*(f"{n} = all{number}.{n};" for n in fields))
+
+    def _stores(self, number: int) -> None:
+        """Row values that are complete after `number` passes."""
+        for write in self.rows.stores[number]:
+            access = Access.of(write.buffer, write.coordinates, self.rows.column)
+            value = self.printer.value(self.term(Ref(write.source)), write.buffer.dtype)
+            offset = self.printer.value(wide_offset(write.buffer, access.offset))
+            self.flush(0)
+            self.put(f"if (live && t == 0) {scalar_store(write.buffer, offset, value)}")
+
+
+def _fields(fold: Fold) -> list[str]:
+    extreme = fold.monoid in ("argmax", "argmin")
+    return [f"{fold.target.name}_value", fold.target.name] if extreme else [fold.target.name]
+
+
+def _start(monoid: str, kind: str) -> str:
+    value = identity(monoid, kind)
+    if kind == "i64" and value == -(2**63):
+        return "(-9223372036854775807LL - 1)"
+    if kind == "i32" and value == -(2**31):
+        return "(-2147483647 - 1)"
+    return literal(value, kind)
+
+
+def _row_dependent(access: Access, rows: RowProgram) -> bool:
+    """Whether different rows read different elements."""
+    return any(a in access.offset.free for a in rows.rows) or not rows.rows
+
+
+def _buffers(rows: RowProgram) -> tuple[list[Buffer], list[Buffer]]:
+    inputs = list(dict.fromkeys(r.buffer for r in rows.reads.values()))
+    writes = [w for p in rows.passes for w in p.writes] + [w for s in rows.stores for w in s]
+    return inputs, list(dict.fromkeys(w.buffer for w in writes))

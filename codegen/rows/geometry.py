@@ -1,0 +1,68 @@
+"""How the rows of a program are dealt to threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import gcd, prod
+
+from nautile.codegen.rows.accesses import Access
+from nautile.codegen.rows.structure import RowProgram
+
+__all__ = ["Geometry", "geometry"]
+
+_VECTORS = 4
+_THREADS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """`width` elements a vector, `vectors` of them a row; `row_threads` threads share a row and hold
+    `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
+    passes; `chunks` blocks share a row that is too long for one (only where nothing is folded)."""
+
+    width: int
+    vectors: int
+    row_threads: int
+    held: int
+    block_rows: int
+    rows: int
+    chunks: int
+    resident: bool
+
+    @property
+    def threads(self) -> int:
+        return self.row_threads * self.block_rows
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block_rows) * self.chunks
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some thread has a vector past the end of the row."""
+        return self.vectors % (self.row_threads * self.held) != 0
+
+
+def geometry(program: RowProgram, accesses: Iterable[Access], cached: Iterable[Access]) -> Geometry:
+    """The geometry for a program whose element accesses are given; `cached` ones take registers."""
+    extent = program.column.extent
+    widths = [16 // a.bytes for a in accesses if a.base is not None and a.width(extent) > 1]
+    width = gcd(extent, max(widths, default=1))
+    vectors = -(-extent // width)
+    words = sum(max(1, a.bytes * width // 4) for a in cached)
+    rows = prod(a.extent for a in program.rows)
+    folds = any(p.folds for p in program.passes)
+    threads = 1
+    while threads < (1024 if folds else 256) and -(-vectors // threads) > _VECTORS:
+        threads *= 2
+    held = -(-vectors // threads)
+    resident = words * held <= (32 if threads == 1024 else 64)
+    chunks = 1
+    if not folds:
+        held = min(held, _VECTORS, max(1, 64 // max(1, words)))
+        chunks = -(-vectors // (threads * held))
+    elif not resident:
+        threads, held = 512, max(1, min(_VECTORS, 32 // max(1, words)))
+    block_rows = max(1, _THREADS // threads)
+    return Geometry(width, vectors, threads, held, block_rows, rows, chunks, resident or not folds)

@@ -1,0 +1,190 @@
+"""A tile program as passes over the columns of rows, where it has that shape.
+
+Every statement's value is either a row value (its axes are grid axes) or an element value (it has
+the column axis too). A pass walks the columns once: it updates the folds whose sources are known by
+then, and stores what is known. Inside a pass a fold may follow the running values of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nautile.codegen.tile import (
+    Fold,
+    Loop,
+    Map,
+    Mma,
+    Read,
+    Ref,
+    Statement,
+    TileProgram,
+    Write,
+    walk_statements,
+)
+from nautile.terms import Axis, Index, Term, transform, walk
+
+__all__ = ["Pass", "RowProgram", "as_rows"]
+
+
+@dataclass(slots=True)
+class Pass:
+    """One walk over the columns: folds in `phases` (each phase reads the running values of earlier
+    ones), and element values to store."""
+
+    folds: list[Fold] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    phases: list[list[Fold]] = field(default_factory=list)
+
+    @property
+    def targets(self) -> dict[str, Fold]:
+        return {f.target.name: f for f in self.folds}
+
+
+@dataclass(slots=True)
+class RowProgram:
+    """`passes[k]`, then the row values of `stores[k]`; stores[0] come before every pass."""
+
+    program: TileProgram
+    column: Axis
+    rows: tuple[Axis, ...]
+    reads: dict[str, Read]
+    maps: dict[str, Map]
+    passes: list[Pass]
+    stores: list[list[Write]]
+
+    def expand(self, term: Term) -> Term:
+        """The term over Reads and folds alone: Maps are replaced by what they compute."""
+        while True:
+            wider = transform(term, self._step)
+            if wider is term:
+                return term
+            term = wider
+
+    def _step(self, term: Term) -> Term:
+        if isinstance(term, Ref) and term.tile.name in self.maps:
+            return self.maps[term.tile.name].value
+        return term
+
+    def source(self, fold: Fold) -> Term:
+        return self.expand(Ref(fold.source))
+
+
+def as_rows(program: TileProgram) -> RowProgram | None:
+    """The row form of a program, or None where it has another shape."""
+    statements = list(walk_statements(program.body))
+    column = _column(program, statements)
+    if column is None or any(isinstance(s, Mma) for s in statements):
+        return None
+    if any(isinstance(s, Loop) and s.axis != column for s in statements):
+        return None
+    rows = tuple(a for a in program.grid if a != column)
+    if not all(a == column or a in rows for t in _tiles(statements) for a in t):
+        return None
+    reads = {s.target.name: s for s in statements if isinstance(s, Read)}
+    maps = {s.target.name: s for s in statements if isinstance(s, Map)}
+    found = RowProgram(program, column, rows, reads, maps, [], [[]])
+    _schedule(found)
+    return found
+
+
+def _tiles(statements: list[Statement]) -> Iterator[tuple[Axis, ...]]:
+    for s in statements:
+        if isinstance(s, (Read, Map, Fold)):
+            yield s.target.axes
+
+
+def _column(program: TileProgram, statements: list[Statement]) -> Axis | None:
+    """The axis that all folds walk, or where there are none the last one stored along."""
+    axes = {s.axis for s in statements if isinstance(s, Fold)}
+    if len(axes) > 1:
+        return None
+    if axes:
+        return next(iter(axes))
+    for s in statements:
+        if isinstance(s, Write) and s.coordinates:
+            last = s.coordinates[-1]
+            return last.axis if isinstance(last, Index) else None
+    return None
+
+
+def _schedule(rows: RowProgram) -> None:
+    """Number the passes: a value is available after the folds that it reads are complete; a loop is
+    one pass, in which its own folds are running values."""
+    known: dict[str, int] = {}
+    for s in rows.program.body:
+        body = s.body if isinstance(s, Loop) else (s,)
+        number = _loop_pass(body, known) if isinstance(s, Loop) else None
+        for inner in body:
+            _place(rows, inner, number, known)
+    for step in rows.passes:
+        step.phases = _phases(rows, step)
+
+
+def _loop_pass(body: tuple[Statement, ...], known: dict[str, int]) -> int:
+    """The pass that a loop over the columns is."""
+    return max((known.get(n, 0) for s in body for n in _inputs(s)), default=0)
+
+
+def _inputs(statement: Statement) -> Iterator[str]:
+    match statement:
+        case Read(_, _, coordinates):
+            roots: tuple[Term, ...] = coordinates
+        case Map(_, value):
+            roots = (value,)
+        case Fold():
+            roots = (Ref(statement.source),)
+        case Write():
+            roots = (Ref(statement.source), *statement.coordinates)
+        case _:
+            roots = ()
+    yield from (t.tile.name for t in walk(*roots) if isinstance(t, Ref))
+
+
+def _place(
+    rows: RowProgram, statement: Statement, number: int | None, known: dict[str, int]
+) -> None:
+    """Assign the statement to a pass; `known` tells after how many passes a tile is complete."""
+    at = max((known.get(n, 0) for n in _inputs(statement)), default=0)
+    if number is not None:
+        at = number
+    match statement:
+        case Read() | Map():
+            known[statement.target.name] = at
+        case Fold():
+            _pass(rows, at).folds.append(statement)
+            known[statement.target.name] = at + 1
+        case Write():
+            if rows.column in frozenset[Axis]().union(*(c.free for c in statement.coordinates)):
+                _pass(rows, at).writes.append(statement)
+            else:
+                _extend(rows, at)
+                rows.stores[at].append(statement)
+
+
+def _pass(rows: RowProgram, number: int) -> Pass:
+    _extend(rows, number + 1)
+    return rows.passes[number]
+
+
+def _extend(rows: RowProgram, count: int) -> None:
+    while len(rows.passes) < count:
+        rows.passes.append(Pass())
+        rows.stores.append([])
+
+
+def _phases(rows: RowProgram, step: Pass) -> list[list[Fold]]:
+    """Folds by how many running values they follow in a chain."""
+    depth: dict[str, int] = {}
+    phases: list[list[Fold]] = []
+    for fold in step.folds:
+        roots = [rows.source(fold)]
+        if fold.repair is not None:
+            roots.append(rows.expand(Ref(fold.repair)))
+        refs = {t.tile.name for t in walk(*roots) if isinstance(t, Ref)}
+        level = max((depth[n] + 1 for n in refs if n in depth), default=0)
+        depth[fold.target.name] = level
+        while len(phases) <= level:
+            phases.append([])
+        phases[level].append(fold)
+    return phases

@@ -1,0 +1,136 @@
+// Enough of CUDA to run a generated kernel on the CPU: every CUDA thread is a fiber, barriers and
+// shuffles switch between them, and the PTX primitives have C++ bodies of the same meaning.
+#include <ucontext.h>
+#include <immintrin.h>
+#include <cmath>
+#include <cstring>
+#include <cstdlib>
+#include <cstdint>
+#include <vector>
+
+using std::memcpy;
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __align__(n) alignas(n)
+
+struct HostDim { int x, y, z; };
+struct HostFiber { ucontext_t context; std::vector<char> stack; int thread; bool done; };
+struct HostBarrier { int arrived = 0; unsigned generation = 0; };
+
+static std::vector<HostFiber> host_fibers;
+static int host_current, host_live;
+static ucontext_t host_main;
+static HostDim blockIdx, gridDim, blockDim;
+static HostBarrier host_block, host_warp[32];
+static uint32_t host_slots[32][32];
+static unsigned char* host_shared;
+static void (*host_body)(void**);
+static void** host_arguments;
+
+struct HostThread { int x, y, z; };
+static HostThread host_thread() { return {host_fibers[host_current].thread, 0, 0}; }
+#define threadIdx host_thread()
+
+static void host_yield() {
+  const int from = host_current, n = (int)host_fibers.size();
+  int to = from;
+  do to = (to + 1) % n; while (host_fibers[to].done && to != from);
+  if (to == from) return;
+  host_current = to;
+  swapcontext(&host_fibers[from].context, &host_fibers[to].context);
+}
+
+static void host_wait(HostBarrier& barrier, int size) {
+  const unsigned mine = barrier.generation;
+  if (++barrier.arrived == size) { barrier.arrived = 0; barrier.generation++; return; }
+  while (barrier.generation == mine) host_yield();
+}
+
+static void __syncthreads() { host_wait(host_block, blockDim.x); }
+
+static int host_warp_size(int warp) { return blockDim.x - 32 * warp < 32 ? blockDim.x - 32 * warp : 32; }
+
+static void __syncwarp(unsigned = ~0u) { const int w = threadIdx.x / 32; host_wait(host_warp[w], host_warp_size(w)); }
+
+template <class T> static T __shfl_sync(unsigned, T value, int source) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  static_assert(sizeof(T) == 4, "32-bit shuffles");
+  memcpy(&host_slots[warp][lane], &value, 4);
+  __syncwarp();
+  T result;
+  memcpy(&result, &host_slots[warp][source & 31], 4);
+  __syncwarp();
+  return result;
+}
+
+template <class T> static T __shfl_xor_sync(unsigned m, T value, int mask) { return __shfl_sync(m, value, (threadIdx.x % 32) ^ mask); }
+
+static void host_entry() {
+  host_body(host_arguments);
+  host_fibers[host_current].done = true;
+  if (--host_live == 0) setcontext(&host_main);
+  host_yield();
+}
+
+static void host_launch(void (*body)(void**), void** arguments, int gx, int gy, int gz, int threads, int shared) {
+  host_body = body; host_arguments = arguments;
+  gridDim = {gx, gy, gz}; blockDim = {threads, 1, 1};
+  host_shared = (unsigned char*)aligned_alloc(1024, (shared / 1024 + 2) * 1024);
+  host_fibers.resize(threads);
+  for (auto& f : host_fibers) f.stack.resize(1 << 16);
+  for (int b = 0; b < gx * gy * gz; b++) {
+    blockIdx = {b % gx, b / gx % gy, b / gx / gy};
+    memset(host_shared, 0xff, shared);
+    for (int t = 0; t < threads; t++) {
+      HostFiber& f = host_fibers[t];
+      f.thread = t; f.done = false;
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.data();
+      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_link = nullptr;
+      makecontext(&f.context, host_entry, 0);
+    }
+    host_current = 0; host_live = threads;
+    swapcontext(&host_main, &host_fibers[0].context);
+  }
+  free(host_shared);
+  host_fibers.clear();
+}
+
+static inline uint32_t __float_as_uint(float x) { uint32_t r; memcpy(&r, &x, 4); return r; }
+static inline float __uint_as_float(uint32_t x) { float r; memcpy(&r, &x, 4); return r; }
+static inline long long __double_as_longlong(double x) { long long r; memcpy(&r, &x, 8); return r; }
+static inline double __longlong_as_double(long long x) { double r; memcpy(&r, &x, 8); return r; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+
+inline float nt_max(float a, float b) { return (a != a || b != b) ? NAN : a > b ? a : b; }
+inline float nt_min(float a, float b) { return (a != a || b != b) ? NAN : a < b ? a : b; }
+inline float nt_ex2(float x) { return exp2f(x); }
+inline float nt_lg2(float x) { return log2f(x); }
+inline float nt_rcp(float x) { return 1.0f / x; }
+inline float nt_div(float a, float b) { return a / b; }
+inline float nt_sqrt_fast(float x) { return sqrtf(x); }
+inline float nt_tanh_approx(float x) { return tanhf(x); }
+inline float nt_sin_approx(float x) { return sinf(x); }
+inline float nt_cos_approx(float x) { return cosf(x); }
+inline uint16_t nt_bf16_of_f32(float x) {
+  const uint32_t u = __float_as_uint(x);
+  return x != x ? 0x7fff : (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+inline uint32_t nt_bf16x2_of_f32(float lo, float hi) { return nt_bf16_of_f32(lo) | ((uint32_t)nt_bf16_of_f32(hi) << 16); }
+inline float nt_f32_of_f16(uint16_t x) { return _cvtsh_ss(x); }
+inline uint16_t nt_f16_of_f32(float x) { return _cvtss_sh(x, 0); }
+inline uint32_t nt_f16x2_of_f32(float lo, float hi) { return nt_f16_of_f32(lo) | ((uint32_t)nt_f16_of_f32(hi) << 16); }
+inline float nt_tf32_of_f32(float x) {
+  return std::isfinite(x) ? __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u) : x;
+}
+inline void nt_ld16(uint32_t* r, const void* p) { if ((uintptr_t)p % 16) abort(); memcpy(r, p, 16); }
+inline void nt_ld16_kept(uint32_t* r, const void* p) { if ((uintptr_t)p % 16) abort(); memcpy(r, p, 16); }
+inline void nt_ld8(uint32_t* r, const void* p) { if ((uintptr_t)p % 8) abort(); memcpy(r, p, 8); }
+inline void nt_st16(void* p, const uint32_t* r) { if ((uintptr_t)p % 16) abort(); memcpy(p, r, 16); }
+inline void nt_st8(void* p, const uint32_t* r) { if ((uintptr_t)p % 8) abort(); memcpy(p, r, 8); }
+inline void nt_hide(uint32_t&) {}
