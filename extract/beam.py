@@ -64,9 +64,9 @@ class Beam:
         options = [self._options(k, c, node) for k in kids]
         for parts in itertools.islice(itertools.product(*options), PRODUCT):
             partial = combine(self.classes, c, node, dict(zip(kids, parts, strict=True)))
-            self._count("combined")
+            self.count("combined")
             if partial is None:
-                self._count("conflicts")
+                self.count("conflicts")
                 continue
             partial.producers = self.needed(partial.needs)
             yield partial
@@ -112,7 +112,7 @@ class Beam:
         for extra in self._reserved(slim):
             if all(extra is not p for p in best):
                 best.append(extra)
-        self._count("beam", len(slim) - len(best))
+        self.count("beam", len(slim) - len(best))
         return best
 
     def _undominated(self, found: list[Partial]) -> list[Partial]:
@@ -120,7 +120,7 @@ class Beam:
         kept: list[Partial] = []
         for p in sorted(found, key=lambda p: (p.total, p.passes, len(p.choice), len(p.needs))):
             if any(_dominates(q, p) for q in kept):
-                self._count("dominated")
+                self.count("dominated")
             else:
                 kept.append(p)
         return kept
@@ -155,11 +155,11 @@ class Beam:
             device = self.classes.device
             priced = price((output,), device, numerics=self.numerics, limit=self.coarse)
             seconds = priced.best()
-            self._count("priced")
+            self.count("priced")
             self.prices[partial.term] = seconds if seconds < 1e6 else 1.0
         return self.prices[partial.term]
 
-    def _count(self, what: str, n: int = 1) -> None:
+    def count(self, what: str, n: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + n
 
 

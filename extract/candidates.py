@@ -22,7 +22,7 @@ from nautile.extract.exact import Exact, relaxation
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.roofline import schedules
 from nautile.extract.selection import Column, Selection, prune
-from nautile.extract.together import side_by_side
+from nautile.extract.together import CHOICES, side_by_side
 from nautile.snapshot import Node
 from nautile.terms import Output, Term, buffers
 
@@ -30,7 +30,10 @@ __all__ = ["Candidate", "Generator"]
 
 NOISE = 0.03
 REFINEMENTS = 2
-BASE = 40  # candidates that joint ones are built from
+BASE = 40  # candidates that are looked at for by-products
+KEPT = 2.0  # candidates of selections up to this times the best stay, for runners-up
+PAIRS = 60  # pairs of candidates that are joined in one round
+HIDDEN = 0.25  # of a kernel's time, what may hide under another's in one launch
 OUTPUTS = 4  # classes that one joint candidate may make
 
 
@@ -66,6 +69,7 @@ class Generator:
         self.deadline = time.monotonic() + seconds
         self.pool: dict[tuple[Term, frozenset[int]], Candidate | None] = {}
         self.counts = self.beam.counts
+        self.tables: dict[tuple[Output, ...], tuple[tuple[Part, Prediction], ...]] = {}
 
     def run(self) -> list[Candidate]:
         """All candidates worth choosing from; empty when the outputs cannot be made."""
@@ -121,15 +125,21 @@ class Generator:
         needs: frozenset[int],
     ) -> Candidate | None:
         """One part that makes the classes of the only group, on its best tiles."""
-        outputs = self.outputs(groups[0])
-        best = schedules(outputs, self.classes.device, 1, numerics=self.numerics)
-        self.beam._count("priced")
+        best = self.table(self.outputs(groups[0]))
         if not best:
-            self.beam._count("infeasible")
+            self.beam.count("infeasible")
             return None
         part, prediction = best[0]
         makes = frozenset(c for c, _ in groups[0])
         return Candidate(makes, needs, groups, choice, (part,), prediction)
+
+    def table(self, outputs: tuple[Output, ...]) -> tuple[tuple[Part, Prediction], ...]:
+        """The best schedules of a part, remembered."""
+        if outputs not in self.tables:
+            self.beam.count("priced")
+            device = self.classes.device
+            self.tables[outputs] = schedules(outputs, device, CHOICES, numerics=self.numerics)
+        return self.tables[outputs]
 
     def outputs(self, group: Iterable[tuple[int, Term]]) -> tuple[Output, ...]:
         """What a part stores that makes these classes."""
@@ -137,42 +147,50 @@ class Generator:
 
     # ---- several classes from one launch -------------------------------------------------------
 
-    def _joint(self, candidates: list[Candidate], ceiling: float) -> list[Candidate]:
-        ceiling *= 1 + NOISE
-        pool = self._pruned(candidates, ceiling)
+    def _joint(self, candidates: list[Candidate], best: float) -> list[Candidate]:
+        """The candidates that some selection within twice the best may use, joint ones included:
+        those are built where they may bring a selection within the noise of the best."""
+        ceiling = best * (1 + NOISE)
+        joint = self._join(self._pruned(candidates, ceiling), ceiling)
+        return self._pruned(candidates + joint, best * KEPT)
+
+    def _join(self, pool: list[Candidate], ceiling: float) -> list[Candidate]:
         if len(pool) < 2:
-            return pool
-        pool = self._pruned(pool + self._by_products(pool, ceiling), ceiling)
-        frontier = self._base(pool)
+            return []
+        made = self._by_products(pool, ceiling)
+        pool = self._pruned(pool + made, ceiling)
+        fresh: list[Candidate] | None = None
         for _ in range(3):
             if time.monotonic() > self.deadline:
                 break
-            fresh = self._merged(frontier, self._base(pool), ceiling)
+            fresh = self._merged(pool, fresh, ceiling)
+            made += fresh
+            pool = self._pruned(pool + fresh, ceiling)
+            fresh = [c for c in fresh if any(c is p for p in pool)]
             if not fresh:
                 break
-            pool = self._pruned(pool + fresh, ceiling)
-            frontier = [c for c in fresh if any(c is p for p in pool)]
-        return pool
+        return made
 
     def _pruned(self, candidates: list[Candidate], ceiling: float) -> list[Candidate]:
         columns = [c.column for c in candidates]
         return [candidates[k] for k in prune(columns, self.classes.roots, ceiling)]
 
-    def _base(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The candidates that the linear relaxation comes nearest to using."""
+    def _excess(self, candidates: list[Candidate]) -> tuple[dict[int, float], float]:
+        """By how much each candidate (by identity) is dearer than the linear relaxation would pay,
+        and the value of the relaxation."""
         answer = relaxation([c.column for c in candidates], self.classes.roots)
         if answer is None:
-            return candidates[:BASE]
-        order = sorted(
-            range(len(candidates)), key=lambda k: (answer.reduced(candidates[k].column), k)
-        )
-        return [candidates[k] for k in order[:BASE]]
+            return {id(c): 0.0 for c in candidates}, 0.0
+        return {id(c): max(0.0, answer.reduced(c.column)) for c in candidates}, answer.value
 
     def _by_products(self, candidates: list[Candidate], ceiling: float) -> list[Candidate]:
         """Candidates that also store a wanted class which their body computes anyway."""
+        excess, value = self._excess(candidates)
         wanted = set(self.classes.roots).union(*(c.needs for c in candidates))
         found = []
-        for candidate in self._base(candidates):
+        for candidate in sorted(candidates, key=lambda c: excess[id(c)])[:BASE]:
+            if excess[id(candidate)] > ceiling - value + self._saving(candidate.seconds):
+                break
             terms = dict(candidate.groups[0])
             inside = _terms_inside(candidate, self.classes)
             for c in sorted(wanted & set(inside) - candidate.makes):
@@ -182,20 +200,43 @@ class Generator:
                     found.append(joint)
         return found
 
+    def _saving(self, seconds: float, shared: int = 0) -> float:
+        """About the most that joining two kernels saves: a launch, the shared reads, and a part of
+        the shorter one that runs under the longer."""
+        d = self.classes.device
+        return d.launch_seconds + shared / d.memory_bandwidth + HIDDEN * seconds
+
     def _merged(
-        self, left: Sequence[Candidate], right: Sequence[Candidate], ceiling: float
+        self, pool: list[Candidate], fresh: list[Candidate] | None, ceiling: float
     ) -> list[Candidate]:
+        """Joint candidates of the pairs that may pay most, each cheaper than its two alone."""
         found: dict[tuple[frozenset[int], frozenset[int]], Candidate] = {}
-        for a, b in itertools.product(left, right):
-            if a is b or not _apart(a, b) or not _share(a, b):
-                continue
+        for a, b in self._pairs(pool, fresh, ceiling):
             for joint in (self._one_grid(a, b), side_by_side(a, b, self)):
                 if joint is None or joint.seconds >= min(ceiling, a.seconds + b.seconds):
                     continue
                 key = (joint.makes, joint.needs)
                 if key not in found or joint.seconds < found[key].seconds:
                     found[key] = joint
-        return sorted(found.values(), key=lambda c: c.seconds)[:BASE]
+        return sorted(found.values(), key=lambda c: c.seconds)
+
+    def _pairs(
+        self, pool: list[Candidate], fresh: list[Candidate] | None, ceiling: float
+    ) -> list[tuple[Candidate, Candidate]]:
+        excess, value = self._excess(pool)
+        new = None if fresh is None else {id(c) for c in fresh}
+        ranked = []
+        for (i, a), (j, b) in itertools.combinations(enumerate(pool), 2):
+            if new is not None and id(a) not in new and id(b) not in new:
+                continue
+            over = excess[id(a)] + excess[id(b)] - (ceiling - value)
+            if over > self._saving(min(a.seconds, b.seconds), 1 << 62) or not _apart(a, b):
+                continue
+            shared = _shared(a, b)
+            over -= self._saving(min(a.seconds, b.seconds), shared)
+            if shared and over <= 0:
+                ranked.append((over, i, j))
+        return [(pool[i], pool[j]) for _, i, j in sorted(ranked)[:PAIRS]]
 
     def _one_grid(self, a: Candidate, b: Candidate) -> Candidate | None:
         """Both bodies in one part, where they agree and walk the same output axes."""
@@ -245,11 +286,11 @@ def _apart(a: Candidate, b: Candidate) -> bool:
     return not (a.makes & b.makes or a.makes & b.needs or b.makes & a.needs)
 
 
-def _share(a: Candidate, b: Candidate) -> bool:
-    """Whether the two read at least a fifth of their bytes in common."""
+def _shared(a: Candidate, b: Candidate) -> int:
+    """Bytes that both read, if they are at least a fifth of what the busier one reads, else 0."""
     x, y = reads(a), reads(b)
     shared = sum(n for name, n in x.items() if name in y)
-    return 5 * shared >= max(sum(x.values()), sum(y.values()))
+    return shared if 5 * shared >= max(sum(x.values()), sum(y.values())) else 0
 
 
 def reads(candidate: Candidate) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Contractions, recognised by structure: a sum over products of two operands that share the summed
 axes and each have an axis of their own.
 
-A product is taken apart into parts (factors, divisors, conditions outside which it is 0); parts that
-do not depend on the summed axes leave the sum, the others are dealt to two operands, whichever way
-makes the operands smallest.
+A product is taken apart into parts (factors, divisors, conditions outside which it is 0); parts
+that do not depend on the summed axes leave the sum, the others are dealt to two operands, whichever
+way makes the operands smallest.
 """
 
 from __future__ import annotations

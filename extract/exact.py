@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import highspy
 import networkx as nx
 import numpy as np
+from highspy import _core
 
 from nautile.extract.greedy import GreedyDag, GreedyTree
 from nautile.extract.selection import Column, Selection, prune, selection
@@ -36,7 +36,8 @@ Cut = tuple[tuple[int, int | None], ...]  # (column, item made) pairs; None: the
 class Exact:
     """The integer program. `seconds` is a wall-clock limit: when it ends first, the best selection
     found so far comes back with its true bound. `force` and `forbid` name columns; `cuts` are sets
-    of columns that may not all run; columns that only selections dearer than `most` use are left out."""
+    of columns that may not all run; columns that only selections dearer than `most` use are left
+    out."""
 
     seconds: float = 30.0
     relative_gap: float = 1e-9
@@ -214,7 +215,7 @@ class _Model:
     def _no_idlers(
         self, made: Mapping[int, list[int]], pairs: Mapping[tuple[int, int], list[int]]
     ) -> None:
-        """Only what is needed is made: else a forbidden selection comes back with an idle column."""
+        """Only what is needed is made: else a forbidden selection comes back with an idler."""
         wanted = set(self.roots)
         users: dict[int, list[int]] = {}
         for (_, need), variables in pairs.items():
@@ -225,10 +226,9 @@ class _Model:
                 for variable in users.get(item, ()):
                     row[variable] = row.get(variable, 0.0) + 1.0
                 self._add(0, np.inf, row, None)
-        for k in self.kept:
-            if len(self.columns[k].makes) > 1:
-                own = {self.makes[k, item]: 1.0 for item in self.columns[k].makes}
-                self._add(0, np.inf, {**own, self.runs[k]: -1.0}, None)
+        for (k, _), variable in self.makes.items():
+            if variable != self.runs[k]:
+                self._add(0, np.inf, {variable: 1.0, self.runs[k]: -1.0}, None)
 
     def _cut(self, cut: Cut) -> None:
         variables = []
@@ -245,7 +245,7 @@ class _Model:
         self.tags.append(tag)
 
     def _build(self, *, integral: bool) -> Any:
-        h = highspy._Highs()  # the wrapper class prints a banner on standard output
+        h: Any = _core._Highs()  # the wrapper class prints a banner on standard output
         h.setOptionValue("output_flag", False)
         h.setOptionValue("threads", 1)
         h.setOptionValue("random_seed", 0)

@@ -29,7 +29,7 @@ __all__ = ["Kernel", "Part", "Plan", "Prediction"]
 class Prediction:
     """Roofline of one kernel on one device. Bytes are those that must move through device memory
     (`reads_bytes` counts re-reads that miss the L2 cache); `shares` gives the seconds that each
-    resource would need alone (dram, l2, tensor, fp32, special, launch); `bound` names the largest."""
+    resource would need alone (dram, l2, tensor, fp32, special, launch); `bound` is the largest."""
 
     seconds: float
     bound: str
@@ -69,7 +69,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Kernels in an order that can be launched, with the seconds they are predicted to take, a lower
+    """Kernels in an order that can be launched, the seconds they are predicted to take, a lower
     bound over all candidates, the relative gap, and the next-best plans' seconds and kernels."""
 
     kernels: tuple[Kernel, ...]

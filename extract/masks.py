@@ -16,7 +16,7 @@ import numpy as np
 from nautile.extract.footprint import Affine, affine
 from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term
 
-__all__ = ["Conjunct", "alive", "conjuncts", "pass_mask"]
+__all__ = ["Conjunct", "Mask", "alive", "conjuncts", "pass_mask"]
 
 Conjunct = tuple[tuple[tuple[Axis, int], ...], int]  # sum c * axis + constant <= 0
 Mask = frozenset[Conjunct]

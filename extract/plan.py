@@ -15,7 +15,7 @@ from nautile.extract.classes import Classes
 from nautile.extract.device import Device
 from nautile.extract.exact import Exact, runners_up
 from nautile.extract.finish import Chosen, finish
-from nautile.extract.kernel import Plan
+from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.regions import Region
 from nautile.extract.selection import Column, Selection
 from nautile.snapshot import Snapshot
@@ -123,7 +123,7 @@ def _others(
     device: Device,
     numerics: str,
     count: int,
-) -> tuple[tuple[float, tuple], ...]:  # type: ignore[type-arg]
+) -> tuple[tuple[float, tuple[Kernel, ...]], ...]:
     """The next-best plans: seconds and kernels."""
     if count <= 0:
         return ()
@@ -133,7 +133,7 @@ def _others(
         if set(other.columns) != set(chosen.columns):
             kernels, _ = finish(_chosen(pool, other), program, device, numerics=numerics)
             plans.append((sum(k.prediction.seconds for k in kernels), kernels))
-    return tuple(plans[:count])
+    return tuple(sorted(plans, key=lambda plan: plan[0])[:count])
 
 
 def _chosen(pool: _Pool, selection: Selection) -> list[Chosen]:

@@ -19,7 +19,7 @@ from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
-from nautile.extract.masks import alive, pass_mask
+from nautile.extract.masks import Mask, alive, pass_mask
 from nautile.extract.tilings import tilings
 from nautile.extract.work import operation_cost
 from nautile.terms import Axis, Load, Online, Output, Reduce, Term
@@ -159,9 +159,9 @@ class _Pricing:
         bag = self.body.passes[axis, k]
         return any(o.term in bag and axis in o.axes for o in self.body.outputs)
 
-    def _alive(self, mask: frozenset, axis: Axis) -> Vector:  # type: ignore[type-arg]
+    def _alive(self, mask: Mask, axis: Axis) -> Vector:
         axes = sorted({a for form, _ in mask for a, _ in form} | {axis})
-        rows = np.stack([self.tiles[a] if a in self.tiles else self.one for a in axes])
+        rows = np.stack([self.tiles.get(a, self.one) for a in axes])
         sizes, inverse = np.unique(rows, axis=1, return_inverse=True)
         shares = [
             alive(mask, {a: int(s) for a, s in zip(axes, column, strict=True)}, axis)

@@ -1,10 +1,10 @@
 """Which bodies and tiles the tensor-core path can hold.
 
 The limits are those of the portable emitter: all contractions of a part share a row axis; at most
-256 accumulator columns for 128 rows; where a contraction's operand is computed from another's result
-(a chain), or something else folds a contraction's columns, warps divide the rows alone and a thread
-holds, for each 16 rows, half of all accumulator columns and a quarter of each packed operand's. A
-reduction beside the contractions must fold what a contraction made.
+256 accumulator columns for 128 rows; where a contraction's operand is computed from another's
+result (a chain), or something else folds a contraction's columns, warps divide the rows alone and a
+thread holds, for each 16 rows, half of all accumulator columns and a quarter of each packed
+operand's. A reduction beside the contractions must fold what a contraction made.
 """
 
 from __future__ import annotations
@@ -63,11 +63,8 @@ def _reductions(body: Body) -> list[Term]:
 
 def _folds_made(body: Body) -> bool:
     """Whether every reduction beside the contractions folds what a contraction made."""
-    return all(
-        _holds(root, body.contractions)
-        for root in _reductions(body)
-        if root not in body.contractions
-    )
+    others = [r for r in _reductions(body) if r not in body.contractions]
+    return all(_holds(root, body.contractions) for root in others)
 
 
 def _holds(root: Term, contractions: Mapping[Term, Contraction]) -> bool:

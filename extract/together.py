@@ -15,7 +15,7 @@ import numpy as np
 from nautile.dtypes import DTYPES
 from nautile.extract.device import Device
 from nautile.extract.kernel import Part, Prediction
-from nautile.extract.roofline import OVERLAP, RESOURCES, schedules
+from nautile.extract.roofline import OVERLAP, RESOURCES
 from nautile.terms import buffers
 
 if TYPE_CHECKING:
@@ -35,10 +35,7 @@ def side_by_side(a: Candidate, b: Candidate, generator: Generator) -> Candidate 
     if len(groups) > PARTS:
         return None
     device = generator.classes.device
-    tables = [
-        schedules(generator.outputs(g), device, CHOICES, numerics=generator.numerics)
-        for g in groups
-    ]
+    tables = [generator.table(generator.outputs(g)) for g in groups]
     best = combined(tables, device)
     if best is None:
         return None
