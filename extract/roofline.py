@@ -20,9 +20,10 @@ from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.masks import Mask, alive, pass_mask
+from nautile.extract.shapes import PORTABLE_SHARED
 from nautile.extract.tilings import tilings
 from nautile.extract.work import operation_cost
-from nautile.terms import Axis, Load, Online, Output, Reduce, Term
+from nautile.terms import Axis, Buffer, Index, Load, Online, Output, Reduce, Term
 
 __all__ = ["Priced", "price", "schedules"]
 
@@ -31,6 +32,11 @@ STAGES = 2  # copies of a streamed operand tile in shared memory
 REUSE = 40  # rows * columns / (rows + columns) of a tile at which operands come fast enough
 THREADS = 256
 SECTOR = 32  # bytes of the smallest memory transaction
+LINE = 128  # bytes of a cache line
+RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
+MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
+IN_FLIGHT = 16384  # bytes that a multiprocessor must have under way to hide memory latency
+_COVER = np.array([1, 0.9, 0.97, 1, 1, 1, 1, 1, 1])  # bandwidth reached with so many blocks
 RESOURCES = ("dram", "l2", "tensor", "fp32", "special")
 
 
@@ -110,11 +116,14 @@ class _Pricing:
         for axis in body.grid:
             self.blocks = self.blocks * self.count[axis]
         self.kept = self._kept()
+        self.tensor = any(c.operand for c in body.contractions.values())
+        self.ragged = self.one * 0  # seconds lost to short runs of memory
 
     def run(self) -> Priced:
         vector, special, tensor_seconds, tensor_flops = self._compute()
         reads, l2, shared = self._memory()
         registers = self._registers()
+        self.ragged = self.ragged + self._ragged_writes()
         writes = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
         seconds, demand = self._time(
             reads + writes, l2 + writes, vector, special, tensor_seconds, shared, registers
@@ -231,7 +240,8 @@ class _Pricing:
             width = DTYPES[load.buffer.dtype].bytes
             unique = elements(load, self.extent, self.one) * width
             total = np.maximum(self._fetched(load) * width, unique * self._least(load))
-            l2 = l2 + total * self._waste(load, width)
+            run = self._run(load.coordinates, load.buffer, width)
+            l2 = l2 + total * np.maximum(1.0, SECTOR / run)
             again = total
             if float(unique[0]) < self.device.l2_bytes / 2:
                 again = np.minimum(total, unique)
@@ -239,6 +249,7 @@ class _Pricing:
                 sharing = np.minimum(self._missing(load), np.maximum(1, occupancy ** (1 / groups)))
                 again = np.maximum(np.minimum(total, unique), total / sharing)
             reads = reads + again - np.minimum(again, unique)
+            self.ragged = self.ragged + self._late(again, run)
             name = load.buffer.name
             minimum[name] = minimum.get(name, self.one * 0) + np.minimum(again, unique)
             size[name] = load.buffer.size * width
@@ -279,21 +290,32 @@ class _Pricing:
                 total = total * np.where(both, self.count[outer], 1)
         return total
 
-    def _waste(self, load: Load, width: int) -> Vector:
-        """Bytes moved for each byte used: a sector is fetched whole."""
-        if not load.coordinates:
-            return self.one
-        inner = load.coordinates[-1]
-        run = product(inner.free, self.tiles, self.one)
-        run = np.where(run == load.buffer.shape[-1], load.buffer.size, run)
-        return np.maximum(1.0, SECTOR / (run * width))
+    def _run(self, coordinates: tuple[Term, ...], buffer: Buffer, width: int) -> Vector:
+        """Bytes that a block touches in a row."""
+        if not coordinates:
+            return self.one * LINE
+        run = product(coordinates[-1].free, self.tiles, self.one)
+        run = np.where(run >= buffer.shape[-1], buffer.size, run)
+        return np.maximum(run, 1) * width
+
+    def _late(self, amount: Vector, run: Vector) -> Vector:
+        """Seconds lost when `amount` bytes move in runs shorter than a line."""
+        return amount * RAGGED * np.maximum(0, LINE / run - 1) / self.device.memory_bandwidth
+
+    def _ragged_writes(self) -> Vector:
+        total = self.one * 0
+        for output in self.body.outputs:
+            width = DTYPES[output.buffer.dtype].bytes
+            run = self._run(tuple(Index(a) for a in output.axes), output.buffer, width)
+            total = total + self._late(self.one * output.buffer.size * width, run)
+        return total
 
     def _held(self, load: Load, width: int) -> Vector:
-        """Shared memory for the load's tile: operands of contractions, rows read more than once."""
+        """Shared memory for the load's tile: operands of contractions."""
         visits = self.body.visits.get(load, {})
         operand = any(load in _below(c) for c in self.body.contractions.values())
         again = max(visits.values(), default=0) > 1
-        if not (operand or again):
+        if not operand and not (again and self.body.contractions):
             return self.one * 0
         streams = self.one < 0
         for axis in load.free:
@@ -310,10 +332,27 @@ class _Pricing:
                 continue
             state = 2 if isinstance(root, Online) and root not in self.body.contractions else 1
             total = total + product(root.free, self.tiles, self.one) * state
+        if not self.body.contractions:
+            total = total + self._rows_held()
         for c in self.body.contractions.values():
             for parts, free in c.sides:
                 if any(reduces(t) for t in parts):
                     total = total + product(free, self.tiles, self.one) / 2
+        return total
+
+    def _rows_held(self) -> Vector:
+        """Elements of loads that several passes over resident axes read: they stay in registers.
+        (Over a resident axis an online sum is a plain sum in a pass after its carrier's.)"""
+        total = self.one * 0
+        keys = {(r.axis, k) for r, k in self.body.stage.items() if isinstance(r, Online)}
+        followed = frozenset[Term]().union(*(self.body.passes[key] for key in keys))
+        for load in self.body.loads:
+            visits = self.body.visits.get(load, {})
+            if max(visits.values(), default=0) > 1 or load in followed:
+                held = elements(load, self.tiles, self.one)
+                for axis in visits:
+                    held = np.where(self.streamed[axis], 0, held)
+                total = total + held
         return total
 
     # ---- time ----------------------------------------------------------------------------------
@@ -323,19 +362,21 @@ class _Pricing:
         shared: Vector, registers: Vector,
     ) -> tuple[Vector, dict[str, Vector]]:  # fmt: skip
         d = self.device
-        fits = (shared <= d.shared_bytes) & (registers <= d.registers)
-        resident = np.clip(
-            np.floor(np.minimum(d.shared_bytes / np.maximum(shared, 1), d.registers / registers)),
-            1,
-            4,
-        )
+        limit = min(d.shared_bytes, PORTABLE_SHARED) if self.tensor else d.shared_bytes
+        fits = (shared <= limit) & (registers <= d.registers)
+        resident = np.minimum(d.shared_bytes / np.maximum(shared, 1), d.registers / registers)
+        resident = np.clip(np.floor(resident), 1, MOST_BLOCKS)
         waves = np.ceil(self.blocks / (d.sms * resident))
-        tail = np.where(
-            self.blocks > 8 * d.sms, 1.02, np.ceil(self.blocks / d.sms) * d.sms / self.blocks
-        )
+        tail = np.ceil(self.blocks / d.sms) * d.sms / self.blocks
+        tail = np.where(self.blocks > 8 * d.sms, 1.02, tail)
         reach = np.minimum(1, self.blocks / d.memory_sms)
+        if not self.tensor:
+            flying = l2 / self.blocks * np.minimum(resident, np.ceil(self.blocks / d.sms))
+            reach = (
+                reach * np.minimum(1, 0.5 + 0.5 * flying / IN_FLIGHT) * _COVER[resident.astype(int)]
+            )
         demand = {
-            "dram": dram / d.memory_bandwidth / reach,
+            "dram": (dram / d.memory_bandwidth + self.ragged) / reach,
             "l2": l2 / d.l2_bandwidth / reach,
             "tensor": tensor * tail,
             "fp32": 2 * vector / d.fp32 * tail,
@@ -344,7 +385,7 @@ class _Pricing:
         stack = np.stack([demand[name] for name in RESOURCES])
         most = stack.max(0)
         seconds = most + OVERLAP * (stack.sum(0) - most)
-        seconds = seconds + d.launch_seconds + self._steps() * waves * d.step_seconds
+        seconds = seconds + d.launch_seconds + (1 + self._steps()) * waves * d.step_seconds
         return np.where(fits, seconds, np.inf), demand
 
     def _steps(self) -> Vector:
