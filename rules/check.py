@@ -2,11 +2,12 @@
 
 What is tried depends on the class that the law is stated under:
 
-- **exact**: in float32 with special values (NaN, infinities, signed zeros, subnormals, huge and tiny),
-  both sides have the same bits; all NaN count as one, and laws of max and min may exchange zeros;
-- **real**: in float64 both sides agree wherever the left is finite; in float32, with magnitudes up to
-  10^4, the right side is finite wherever the left is, and its error is at most a small factor of the
-  left side's own;
+- **exact**: in float32 with special values (NaN, infinities, signed zeros, subnormals, huge and
+  tiny), both sides have the same bits; all NaN count as one, and laws of max and min may exchange
+  zeros;
+- **real**: in float64 both sides agree wherever the left is finite; in float32, with magnitudes up
+  to 10^4, the right side is finite wherever the left is, and its error on values with a common
+  offset is at most a small factor of the left side's own;
 - **fast**: in float64 both sides agree wherever both are finite;
 - **facts**: the equation that the fact asserts holds, as under real, in float64.
 
@@ -106,7 +107,11 @@ def _exact(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
     instance = instantiate(rule, rng)
     values = _values(instance, rng, _special)
     left, right = _sides(instance, values, "f32")
-    same = (left == right) & (np.signbit(left) == np.signbit(right)) if _floats(left) else left == right
+    same = (
+        (left == right) & (np.signbit(left) == np.signbit(right))
+        if _floats(left)
+        else left == right
+    )
     if _orders(rule):
         same = left == right
     if _floats(left) and _floats(right):
@@ -138,9 +143,10 @@ def _finite(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
 
 
 def _accurate(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    """The root mean square errors in float32, on values with a common offset or of mixed size."""
+    """The root mean square errors in float32, on values with a common offset, whose differences
+    have few digits left: what takes a difference later than its source loses them."""
     instance = instantiate(rule, rng)
-    values = _values(instance, rng, _offset if rng.random() < 0.5 else _large)
+    values = _values(instance, rng, _offset)
     left, right = _sides(instance, values, "f32")
     truth, _ = _sides(instance, values, "f64")
     use = np.isfinite(truth) & np.isfinite(left) & np.isfinite(right)
@@ -205,16 +211,15 @@ def _special(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 def _ordinary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     if rng.random() < 0.3:
         return rng.integers(-2, 3, shape).astype(np.float32)
-    return rng.normal(size=shape)
+    return np.asarray(rng.normal(size=shape))
 
 
 def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return rng.uniform(-1, 1, shape) * 10.0 ** rng.uniform(-2, 4)
+    return np.asarray(rng.uniform(-1, 1, shape) * 10.0 ** rng.uniform(-2, 4))
 
 
 def _offset(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    sign = rng.choice([-1.0, 1.0])
-    return sign * 1000.0 + rng.normal(size=shape) * 0.01
+    return np.asarray(1000.0 + rng.normal(size=shape) * 0.01)
 
 
 def _close(left: Array, right: Array) -> Array:
@@ -236,7 +241,8 @@ def _floats(x: Array) -> bool:
 def _orders(rule: Rule) -> bool:
     """True when max or min occurs: which of two zeros they return is not fixed."""
     return any(
-        isinstance(p, (Call, Fold)) and getattr(p, "operation", getattr(p, "monoid", "")) in ("max", "min")
+        isinstance(p, (Call, Fold))
+        and getattr(p, "operation", getattr(p, "monoid", "")) in ("max", "min")
         for pattern in patterns_of(rule)
         for p in parts(pattern)
     )

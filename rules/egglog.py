@@ -1,9 +1,9 @@
 """Laws as egglog text. Only ids, numbers and names made here are printed, never a user's text.
 
 ```
-T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; Odd 0 is -0.0, Odd 1 NaN
+T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.0 is Odd 0, NaN Odd
            | (Ix axis) | (Leaf i64)                               positions; loads and the like
-           | (op_<operation> T ..) | (Round dtype T)  
+           | (op_<operation> T ..) | (Round dtype T)
            | (r_<monoid> axis T) | (Running monoid axis T) | (Before monoid axis T)
            | (Online axis T T)                                    repair, body
 analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
@@ -13,9 +13,9 @@ relations  (shift T T T T) (scale T T T T)   subject, running value of the carri
            (made T i64)                      the rule with this id put its right-hand side here
 ```
 
-A rewrite fires only where the names that stand for numbers are bound to floating-point terms, so that
-integers, truth values and their overflow are never treated as real arithmetic. Axes with different
-names are different axes.
+A rewrite fires only where the names that stand for numbers are bound to floating-point terms, so
+that integers, truth values and their overflow are never treated as real arithmetic. Axes with
+different names are different axes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
     """The egglog rules of a law; `index` is its id in the `made` relation."""
     if rule.conclusion is not None:
         return (_fact(rule, rule.conclusion, index),)
-    assert rule.left is not None and rule.right is not None
+    assert rule.left is not None
+    assert rule.right is not None
     texts = list(_rewrites(rule, rule.left, rule.right))
     if rule.two_way and not _alike(rule.left, rule.right, rule):
         texts += _rewrites(rule, rule.right, rule.left)
@@ -106,9 +107,7 @@ def _rule_text(body: tuple[list[str], str], index: int, ruleset: str) -> str:
     return f'(rule ({" ".join(query)}) ({" ".join(actions)}) :ruleset {ruleset} :name "{ruleset}")'
 
 
-def _rewrites(
-    rule: Rule, left: Pattern, right: Pattern
-) -> Iterator[tuple[list[str], str]]:
+def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[str], str]]:
     """Query and right-hand side of one direction, once for each form of an online sum's slope."""
     integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
     query = [f"(= e {_text(left, integral)})", *_guards(rule, left), *_common(rule, [left, right])]

@@ -1,8 +1,8 @@
 """A law made concrete: its names bound to small tensors, both of its sides as terms.
 
-Every name becomes a load over some of the axes that it may depend on, so that a missing `j not in a`
-shows; carriers become maxima over a stream; the running form that a premise speaks of becomes the term
-that the premise's equation defines. Two sides that differ anywhere refute the law.
+Every name becomes a load over some of the axes that it may depend on, so that a missing
+`j not in a` shows; carriers become maxima over a stream; the running form that a premise speaks of
+becomes the term that the premise's equation defines. Two sides that differ anywhere refute the law.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.terms import (
     Axis,
@@ -229,6 +228,3 @@ def _repair(carrier: Reduce, slope: Term) -> Term:
     old, new = Before(carrier), Running(carrier)
     step = apply("where", apply("eq", old, new), Const(0.0), apply("sub", old, new))
     return apply("exp", apply("mul", apply("neg", slope), step))
-
-
-Values = dict[str, npt.NDArray[np.generic]]

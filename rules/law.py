@@ -18,8 +18,8 @@ is what it has come to at the stream's position. With m the carrier's final valu
     shift(e, m, k, r):  r = e + k * (mu - m)
     scale(e, m, k, r):  r = e * exp(k * (mu - m))
 
-at every position of the stream, wherever mu is finite. Both are equations between terms, so they may
-be checked like any rule.
+at every position of the stream, wherever mu is finite. Both are equations between terms, so they
+may be checked like any rule.
 """
 
 from __future__ import annotations
@@ -145,9 +145,11 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for. `unbounded(a)`:
-    a stands in the source, and nothing shows that it has an upper bound. `tame(r)`: r is of ordinary
-    size wherever the source is, as it holds no exponential of something that may be positive."""
+    """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for.
+
+    `unbounded(a)`: a stands in the source, and nothing shows that it has an upper bound.
+    `tame(r)`: r is of ordinary size wherever the source is, as it holds no exponential of something
+    that may be positive."""
 
     kind: str
     name: str

@@ -2,18 +2,19 @@
 
 ```
 pack      ::= section*
-section   ::= with exact: | with real: | with fast: | with approx: | with facts:   and laws, one a line
+section   ::= with (exact | real | fast | approx | facts):     and laws, one a line
 law       ::= name = pattern == pattern (, condition)*       rewrites both ways
             | name = pattern >> pattern (, condition)*       rewrites left to right
             | name = relation (, relation | condition)*      in facts: the conclusion, its premises
 relation  ::= shift(subject, carrier, slope, running) | scale(subject, carrier, slope, running)
 condition ::= axis not in name | name == monoid[axis](pattern) | name (> >= < <= !=) 0
-            | integer(name) | float(name) | boolean(name) | finite(name) | unbounded(name) | tame(name)
+            | integer(name) | float(name) | boolean(name)
+            | finite(name) | unbounded(name) | tame(name)
 ```
 
-Rewrites may have relations among their conditions. Comments that stand directly above a law, or behind
-it, document it. Refused with the place: unbound names on a right-hand side, duplicate names, unknown
-operations and conditions, a wrong number of operands, files over the limits.
+Rewrites may have relations among their conditions. Comments that stand directly above a law, or
+behind it, document it. Refused with the place: unbound names on a right-hand side, duplicate names,
+unknown operations and conditions, a wrong number of operands, files over the limits.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
 _KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame")
 _SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
+_CONDITIONS = (
+    "unknown condition; write j not in a, m == max[j](b), a > 0 (or >= < <= !=), "
+    f"or one of {', '.join(_KINDS)} of a name"
+)
 _FORM = "a law reads: name = left >> right, conditions (or == for both ways)"
 
 
@@ -122,7 +127,9 @@ def _law(reader: Reader, node: ast.stmt, section: str, pack: str) -> Rule:
         name, pack, section, None, None, False, (), (), None, _source(reader, node.value),
         _doc(reader, node), reader.filename, node.lineno,
     )  # fmt: skip
-    rule = _fact(reader, items[0], blank) if section == "facts" else _rewrite(reader, items[0], blank)
+    rule = (
+        _fact(reader, items[0], blank) if section == "facts" else _rewrite(reader, items[0], blank)
+    )
     rule = _with_conditions(reader, items[1:], rule)
     _check_bound(reader, node, rule)
     return rule
@@ -172,9 +179,7 @@ def _relation(reader: Reader, node: ast.expr) -> Relation | None:
     if node.func.id not in ("shift", "scale"):
         return None
     if len(node.args) != 4 or node.keywords:
-        reader.refuse(
-            node, "arity", f"write {node.func.id}(subject, carrier, slope, running form)"
-        )
+        reader.refuse(node, "arity", f"write {node.func.id}(subject, carrier, slope, running form)")
     return Relation(node.func.id, *(reader.pattern(a) for a in node.args))
 
 
@@ -208,11 +213,7 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
         if len(node.args) == 1 and isinstance(node.args[0], ast.Name):
             return Kind(node.func.id, node.args[0].id)
         reader.refuse(node, "arity", f"write {node.func.id}(name)")
-    reader.refuse(
-        node, "unknown-condition",
-        "unknown condition; write j not in a, m == max[j](b), a > 0 (or >= < <= !=), "
-        f"or one of {', '.join(_KINDS)} of a name",
-    )  # fmt: skip
+    return reader.refuse(node, "unknown-condition", _CONDITIONS)
 
 
 def _is_zero(node: ast.expr) -> bool:
@@ -236,7 +237,8 @@ def _used_by(rule: Rule) -> list[Pattern]:
     """The patterns that a match builds."""
     if rule.conclusion is not None:
         return list(relation_parts(rule.conclusion))
-    assert rule.left is not None and rule.right is not None
+    assert rule.left is not None
+    assert rule.right is not None
     return [rule.right]
 
 
@@ -246,7 +248,8 @@ def _check_bound(reader: Reader, node: ast.stmt, rule: Rule) -> None:
     axes = {a for p in known for a in axes_of(p)}
     _check_known(reader, node, _used_by(rule), names, axes)
     if rule.two_way:
-        assert rule.left is not None and rule.right is not None
+        assert rule.left is not None
+        assert rule.right is not None
         back = {n for p in [rule.right, *known[1:]] for n in names_of(p)}
         ends = {a for p in [rule.right, *known[1:]] for a in axes_of(p)}
         _check_known(reader, node, [rule.left], back, ends)
@@ -261,19 +264,28 @@ def _check_known(
     for pattern in built:
         for name in names_of(pattern):
             if name not in names:
-                reader.refuse(node, "unbound", f"{name} is on one side only: nothing binds it")
+                place = _place(node, name)
+                reader.refuse(place, "unbound", f"{name} is on one side only: nothing binds it")
         for axis in axes_of(pattern):
             if axis not in axes:
-                reader.refuse(node, "unbound", f"the axis {axis} is on one side only")
+                reader.refuse(_place(node, axis), "unbound", f"axis {axis} is on one side only")
 
 
 def _check_condition(
     reader: Reader, node: ast.stmt, condition: Condition, names: set[str], axes: set[str]
 ) -> None:
     if condition.name not in names:
-        reader.refuse(node, "unbound", f"the condition on {condition.name}: no such term")
+        place = _place(node, condition.name)
+        reader.refuse(place, "unbound", f"no term {condition.name} in this law")
     if isinstance(condition, NotFree) and condition.axis not in axes:
-        reader.refuse(node, "unbound", f"the condition on {condition.axis}: no such axis")
+        place = _place(node, condition.axis)
+        reader.refuse(place, "unbound", f"no axis {condition.axis} in this law")
+
+
+def _place(node: ast.stmt, name: str) -> ast.AST:
+    """Where the law mentions a name last."""
+    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name]
+    return max(found, key=lambda n: (n.lineno, n.col_offset), default=node)
 
 
 def _check_online(reader: Reader, node: ast.stmt, rule: Rule) -> None:
@@ -284,7 +296,7 @@ def _check_online(reader: Reader, node: ast.stmt, rule: Rule) -> None:
             fold = carriers.get(pattern.carrier)
             if fold is None or fold.axis != pattern.axis:
                 reader.refuse(
-                    node, "unbound",
+                    _place(node, "online"), "unbound",
                     f"online needs its carrier: add {pattern.carrier} == max[{pattern.axis}](b)",
                 )  # fmt: skip
     for side in [rule.left] + ([rule.right] if rule.two_way else []):
@@ -300,4 +312,3 @@ def _distinct(reader: Reader, rules: list[Rule]) -> None:
             reader.refuse(
                 place, "duplicate", f"{second.name} is already defined on line {first.line}"
             )
-

@@ -106,8 +106,10 @@ def _name(reader: Reader, node: ast.Name, depth: int) -> Pattern:
         return Size(reader.sizes[node.id])
     if not node.id[0].islower() or not node.id.isascii():
         reader.refuse(
-            node, "unbound", f"{node.id} is no term: terms are lower case, extents are declared "
-            f"as sum[j: {node.id}](..)"
+            node,
+            "unbound",
+            f"{node.id} is no term: terms are lower case, extents are declared "
+            f"as sum[j: {node.id}](..)",
         )
     return Name(node.id)
 

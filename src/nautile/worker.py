@@ -9,9 +9,10 @@ parent -> child   Job
 child  -> parent  Progress*  then one of  Frozen | Failure
 ```
 
-Limits of a job: its own checks of time and rows between rules; bytes of address space and seconds of
-processor time, set on the child; a wall clock here, which kills it. After a kill the last finished
-iteration is returned: from its checkpoint, or by running the same iterations again in a new child.
+Limits of a job: its own checks of time and rows between rules; bytes of address space and seconds
+of processor time, set on the child; a wall clock here, which kills it. After a kill the last
+finished iteration is returned: from its checkpoint, or by running the same iterations again in a
+new child.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ class Worker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -166,7 +170,7 @@ class Worker:
 
     def _start(self) -> None:
         self.close()
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         self._child = subprocess.Popen(
             [sys.executable, "-c", "from nautile.worker import serve; serve()"],
             stdin=subprocess.PIPE,

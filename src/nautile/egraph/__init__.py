@@ -91,7 +91,9 @@ def _texts(rules: tuple[Rule, ...]) -> tuple[RuleText, ...]:
     )
 
 
-def unsound(laws: Sequence[int], constants: Sequence[str], rules: Sequence[Rule]) -> SaturationError:
+def unsound(
+    laws: Sequence[int], constants: Sequence[str], rules: Sequence[Rule]
+) -> SaturationError:
     """The error that names the rules which made two constants equal."""
     names = ", ".join(rules[law].name for law in laws)
     return SaturationError(

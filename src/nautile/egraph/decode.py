@@ -1,8 +1,8 @@
 """A frozen e-graph as a snapshot: what the roots reach, numbered and sorted.
 
 A running value is known by its reduction's body, not by the class of its total: two reductions may
-agree in total and differ on the way. Where a reduction is the only member of its class, that class is
-the child of the running value; else the reduction gets a class of its own.
+agree in total and differ on the way. Where a reduction is the only member of its class, that class
+is the child of the running value; else the reduction gets a class of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Terms to egglog lines: one line a distinct subterm, ids instead of names.
 
 Loads are leaves; their terms stay here, as do integers that no 64-bit number holds. An integer
-constant among floating-point operands becomes the same number in floating point, so that rules see one
-kind of literal.
+constant among floating-point operands becomes the same number in floating point, so that rules see
+one kind of literal.
 """
 
 from __future__ import annotations
@@ -173,4 +173,3 @@ class _Writer:
             self.odd.append(value)
             return f"(Odd {_ODD + len(self.odd) - 1})"
         return number(value)
-

@@ -1,9 +1,9 @@
 """Saturation itself: the only module that runs egglog.
 
 A job is plain data (texts made by us, numbers), and so is its result, so that both cross a process
-boundary. The schedule is ours: an iteration runs analyses to their fixpoint, then facts, the directed
-rules once, and the two-way rules under back-off (a rule that matched more than its limit rests for
-some iterations; both double). Rows and time are looked at after every rule.
+boundary. The schedule is ours: an iteration runs analyses to their fixpoint, then facts, the
+directed rules once, and the two-way rules under back-off (a rule that matched more than its limit
+rests for some iterations; both double). Rows and time are looked at after every rule.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class _Run:
             raise _Spent("rows")
 
     def report(self, iteration: int) -> None:
-        """Tell that an iteration ended, with a checkpoint when enough has been done since the last."""
+        """Tell that an iteration ended, with a checkpoint when enough was done since the last."""
         now = time.perf_counter()
         due = now - self.frozen_at > max(0.1, 5 * self.frozen_for)
         checkpoint = self.freeze("iterations") if due else None
@@ -226,9 +226,11 @@ class _Run:
         reader = _Reader(self.engine.egraph)
         inputs, free, types = reader.inputs(), reader.table("fv"), reader.table("ty")
         rows = reader.rows()
+        matches = dict(sorted(self.matches.items()))
+        seconds = time.perf_counter() - self.start
+        made = sorted(reader.made())
         return Frozen(
-            stop, inputs, rows, free, types, sorted(reader.made()), dict(sorted(self.matches.items())),
-            list(self.growth), time.perf_counter() - self.start,
+            stop, inputs, rows, free, types, made, matches, list(self.growth), seconds
         )  # fmt: skip
 
     def unsound(self) -> Unsound:

@@ -42,7 +42,10 @@ def _sorts() -> str:
     lines = ["(sort T)"]
     lines += [f"(constructor {n} ({' '.join(sorts)}) T)" for n, sorts in CONSTRUCTORS.items()]
     lines += ["(function N (i64) T :no-merge)", "(function ext (i64) f64 :no-merge)"]
-    lines += ["(function fv (T) i64 :merge (& old new))", "(function ty (T) i64 :merge (min old new))"]
+    lines += [
+        "(function fv (T) i64 :merge (& old new))",
+        "(function ty (T) i64 :merge (min old new))",
+    ]
     lines += ["(relation shift (T T T T))", "(relation scale (T T T T))", "(relation made (T i64))"]
     lines += ["(function bounded (T) i64 :merge (max old new))"]
     lines += [f"(relation {sign} (T))" for sign in ("clash", *(f"is_{s}" for s in SIGNS))]
@@ -86,8 +89,10 @@ def _free_rule(name: str) -> str:
 
 def _types() -> list[str]:
     code = TYPES.index
-    rules = [_rule(f"(= e ({c} i))", f"(set (ty e) {code(t)})")
-             for c, t in (("Num", "f32"), ("Truth", "bool"), ("Ix", "i32"), ("Int", "i32"))]
+    rules = [
+        _rule(f"(= e ({c} i))", f"(set (ty e) {code(t)})")
+        for c, t in (("Num", "f32"), ("Truth", "bool"), ("Ix", "i32"), ("Int", "i32"))
+    ]
     rules.append(_rule("(= e (Odd i)) (< i 2)", f"(set (ty e) {code('f32')})"))
     rules.append(_rule("(= e (Odd i)) (>= i 2)", f"(set (ty e) {code('i64')})"))
     for storage, dtype in enumerate(STORAGE):
@@ -121,31 +126,51 @@ def _signs() -> list[str]:
         return premise if premise[0] in "<>!" else f"is_{premise}"
 
     def law(result: str, form: str, *premises: str) -> str:
-        return _rule(f"(= e {form}) " + " ".join(f"({test(p)})" for p in premises), f"(is_{result} e)")
+        return _rule(
+            f"(= e {form}) " + " ".join(f"({test(p)})" for p in premises), f"(is_{result} e)"
+        )
 
-    rules = [_rule("(is_pos e)", "(is_nonneg e) (is_nonzero e)"), _rule("(is_neg e)", "(is_nonpos e) (is_nonzero e)")]
-    for sign, sense in (("pos", ">"), ("nonneg", ">="), ("neg", "<"), ("nonpos", "<="), ("nonzero", "!=")):
+    rules = [
+        _rule("(is_pos e)", "(is_nonneg e) (is_nonzero e)"),
+        _rule("(is_neg e)", "(is_nonpos e) (is_nonzero e)"),
+    ]
+    for sign, sense in (
+        ("pos", ">"),
+        ("nonneg", ">="),
+        ("neg", "<"),
+        ("nonpos", "<="),
+        ("nonzero", "!="),
+    ):
         rules.append(law(sign, "(Num c)", f"{sense} c 0.0"))
     rules.append(_rule("(= e (Num c)) (< c inf) (> c -inf)", "(is_finite e)"))
     rules.append(law("nonneg", "(Ix i)"))
     most, least = MONOIDS.index("max"), MONOIDS.index("min")
-    for form in (f"(r_max i a)", f"(Running {most} i a)"):
+    for form in ("(r_max i a)", f"(Running {most} i a)"):
         rules.append(law("nonpos", f"(op_sub a {form})"))
         rules.append(law("nonpos", f"(op_sub (op_where c a (Num -inf)) {form})"))
-    for form in (f"(r_min i a)", f"(Running {least} i a)"):
+    for form in ("(r_min i a)", f"(Running {least} i a)"):
         rules.append(law("nonpos", f"(op_sub {form} a)"))
     rules.append(_rule("(is_nonpos e) (= 0 (bounded e))", "(set (bounded e) 1)"))
     rules += [law("pos", f"(op_{f} a)") for f in ("exp", "exp2", "sigmoid")]
     rules += [law("nonneg", f"(op_{f} a)") for f in ("sqrt", "rsqrt", "abs")]
     rules.append(law("nonneg", "(op_mul a a)"))
-    for p, q, r in (("pos", "pos", "pos"), ("pos", "neg", "neg"), ("neg", "pos", "neg"),
-                    ("neg", "neg", "pos"), ("nonneg", "nonneg", "nonneg"),
-                    ("nonpos", "nonneg", "nonpos"), ("nonneg", "nonpos", "nonpos"),
-                    ("nonzero", "nonzero", "nonzero")):
+    for p, q, r in (
+        ("pos", "pos", "pos"),
+        ("pos", "neg", "neg"),
+        ("neg", "pos", "neg"),
+        ("neg", "neg", "pos"),
+        ("nonneg", "nonneg", "nonneg"),
+        ("nonpos", "nonneg", "nonpos"),
+        ("nonneg", "nonpos", "nonpos"),
+        ("nonzero", "nonzero", "nonzero"),
+    ):
         rules.append(law(r, "(op_mul a b)", f"{p} a", f"{q} b"))
         if r != "nonzero":
             rules.append(law(r, "(op_div a b)", f"{p} a", f"{q} b"))
-    rules += [law("pos", "(op_add a b)", "pos a", "nonneg b"), law("pos", "(op_add a b)", "nonneg a", "pos b")]
+    rules += [
+        law("pos", "(op_add a b)", "pos a", "nonneg b"),
+        law("pos", "(op_add a b)", "nonneg a", "pos b"),
+    ]
     rules += [law("neg", "(op_neg a)", "pos a"), law("pos", "(op_neg a)", "neg a")]
     rules += [law("nonpos", "(op_neg a)", "nonneg a"), law("nonneg", "(op_neg a)", "nonpos a")]
     rules.append(law("nonpos", "(op_where c a b)", "nonpos a", "nonpos b"))
@@ -200,7 +225,7 @@ def _clash() -> list[str]:
     """Two constants in one class: a rule is unsound. Rounding of folded numbers is forgiven."""
 
     def clash(*query: str) -> str:
-        return f'(rule ({" ".join(query)}) ((clash e)) :ruleset analysis)'
+        return f"(rule ({' '.join(query)}) ((clash e)) :ruleset analysis)"
 
     return [
         clash("(= e (Num a)) (= e (Num b)) (> a b)", "(> (- a b) (* 1e-6 (+ (abs a) (abs b))))"),
@@ -211,4 +236,3 @@ def _clash() -> list[str]:
         clash("(= e (Truth a)) (= e (Truth b)) (!= a b)"),
         clash("(= e (Odd 1)) (= e (Num b))"),
     ]
-
