@@ -53,20 +53,29 @@ class _Pieces:
 
 
 def sources(ctx: Context, ring: Ring) -> None:
-    """The thread's own pointer into each copied tile, apart from the origins of loops."""
+    """The thread's own offset into each copied tile, apart from the origins of loops: an element
+    number in 32 bits where the buffer allows it, which costs half the registers of a pointer."""
     for tile in ring.tiles:
         if tile.filled == "compute":
             continue
         load = _load(tile)
         pieces = _Pieces.of(ctx, tile, int(tile.filled[4:]))
         fixed, _ = _split(ctx, load, tile)
-        at = ctx.integer(fixed) if fixed is not None else "0"
-        kind = STORED[load.buffer.dtype]
+        parts = [f"{_wide(load)}{ctx.integer(fixed)}"] if fixed is not None else []
+        for axis, step in ((tile.outer, offset(load).get(Index(tile.outer), 0)), (tile.inner, 1)):
+            if axis not in ctx.loops and ctx.origin(axis) != "0":
+                parts.append(f"{_wide(load)}{ctx.origin(axis)} * {step}")
+        if pieces.fixed:
+            parts.append(f"tid / {pieces.across} * {_outer_step(load, tile)}")
+            parts.append(f"tid % {pieces.across} * {pieces.run}")
+        kind = "nt_i64" if _wide(load) else "int"
         name = f"s_{ring.name}_{context.safe(tile.name)}"
-        line = f"const {kind}* {name} = {ctx.buffer(load.buffer)} + ({_wide(load)}{at});"
-        ctx.emit(line)
+        ctx.emit(f"const {kind} {name} = {' + '.join(parts) or '0'};")
         ctx.slots[f"{ring.name}.{tile.name}"] = name
-        del pieces
+
+
+def _outer_step(load: Load, tile: SharedTile) -> str:
+    return f"{_wide(load)}{offset(load).get(Index(tile.outer), 0)}"
 
 
 def _load(tile: SharedTile) -> Load:
@@ -100,28 +109,35 @@ def fetch(ctx: Context, op: Fetch, slot: str) -> None:
 def _copy(ctx: Context, ring: Ring, tile: SharedTile, slot: str) -> None:
     load, size = _load(tile), int(tile.filled[4:])
     pieces = _Pieces.of(ctx, tile, size)
-    form = offset(load)
-    outer_step = form.get(Index(tile.outer), 0)
-    _, moving = _split(ctx, load, tile)
     row, piece = pieces.place()
-    outer, inner = ctx.origin(tile.outer), ctx.origin(tile.inner)
-    wide = _wide(load)
     ctx.emit("{")
-    base = [ctx.slots[f"{ring.name}.{tile.name}"]]
-    base += [f"{wide}{ctx.integer(a)} * {f}" for a, f in moving.items()]
-    base += [f"{wide}{outer} * {outer_step}"] * (outer != "0") + [inner] * (inner != "0")
-    ctx.emit(f"const {STORED[load.buffer.dtype]}* from = {' + '.join(base)};")
+    ctx.emit(f"const {STORED[load.buffer.dtype]}* from = {_moved(ctx, ring, tile, load)};")
     ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{")
     ctx.emit(f"const int r = {row}, c = {piece};")
     guard = "" if pieces.exact else f"if (r < {tile.rows}) "
     to = f"{slot} + {tile.offset} + {_shared_place(tile, size)}"
-    at = f"from + (r * {wide}{outer_step} + c * {pieces.run})"
+    if pieces.fixed:
+        at = f"from + i * {pieces.step} * {_outer_step(load, tile)}"
+    else:
+        at = f"from + (r * {_outer_step(load, tile)} + c * {pieces.run})"
     valid = _valid(ctx, tile, pieces.run, size)
     if valid or size != 16:
         ctx.emit(f"{guard}nt_copy{size}_part({to}, {at}, {valid or size});")
     else:
         ctx.emit(f"{guard}nt_copy{size}({to}, {at});")
     ctx.emit("}", "}")
+
+
+def _moved(ctx: Context, ring: Ring, tile: SharedTile, load: Load) -> str:
+    """The thread's pointer in the block whose loop origins are set."""
+    _, moving = _split(ctx, load, tile)
+    wide = _wide(load)
+    parts = [ctx.slots[f"{ring.name}.{tile.name}"]]
+    parts += [f"{wide}{ctx.integer(a)} * {f}" for a, f in moving.items()]
+    for axis, step in ((tile.outer, _outer_step(load, tile)), (tile.inner, "1")):
+        if axis in ctx.loops:
+            parts.append(f"{wide}{ctx.origin(axis)} * {step}")
+    return f"{ctx.buffer(load.buffer)} + ({' + '.join(parts)})"
 
 
 def _shared_place(tile: SharedTile, size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nautile.codegen.memory import Geometry, MemoryProgram
+from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.plan import Choices, plan
 from nautile.codegen.schedule.structure import Structure, UnsupportedError, analyse, statements
 from nautile.codegen.sm80.kernel import print_kernel
@@ -42,7 +43,7 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
     """The schedule that `emit_mma` prints."""
     options = options or Options()
     try:
-        structure = analyse(program)
+        structure = analyse(factor(program))
         geometry = _geometry(structure, options)
         stages = options.stages or (2 if _is_chain(structure) else 4)
         return plan(structure, Choices(geometry, stages, options.shared_limit))

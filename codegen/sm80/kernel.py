@@ -239,7 +239,8 @@ def _fill(
     if counter.prologue:
         block, slot = f"{counter.first} + {ahead}", f"({base} + {ahead * ring.slot_bytes})"
     else:
-        block, slot = f"{counter.block} + {ahead}", f"({base} + {counter.filling} * {ring.slot_bytes})"
+        filling = counter.filling if ring.stages > 2 else f"({counter.slot} ^ 1)"
+        block, slot = f"{counter.block} + {ahead}", f"({base} + {filling} * {ring.slot_bytes})"
     kept = dict(ctx.origins)
     ctx.emit(f"if ({block} < {counter.stop}) {{", f"const int next = {block};")
     _origins(ctx, counter.op, "next", "n")
@@ -267,7 +268,9 @@ def _stream(ctx: Context, op: Stream) -> None:
     ring = next((o.ring for o in op.body if isinstance(o, (Fetch, Place))), None)
     if ring is not None:
         copies.sources(ctx, ring)
-        ctx.emit(f"int {counter.slot} = 0, {counter.filling} = {ring.stages - 1};")
+        ctx.emit(f"int {counter.slot} = 0;")
+        if ring.stages > 2:
+            ctx.emit(f"int {counter.filling} = {ring.stages - 1};")
     _body(ctx, op.prologue, counter)
     counter.prologue = False
     b = counter.block
@@ -286,7 +289,9 @@ def _stream(ctx: Context, op: Stream) -> None:
         ctx.emit("const bool whole = false;")
     _body(ctx, op.body, counter)
     if ring is not None:
-        for name in (counter.slot, counter.filling):
+        if ring.stages == 2:
+            ctx.emit(f"{counter.slot} ^= 1;")
+        for name in (counter.slot, counter.filling) if ring.stages > 2 else ():
             ctx.emit(f"{name} = {name} == {ring.stages - 1} ? 0 : {name} + 1;")
     ctx.emit("}", "}")
     ctx.slots = kept
