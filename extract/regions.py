@@ -140,10 +140,22 @@ class _Pieces:
 
     def cuts(self, stored: set[str]) -> set[str]:
         """`stored` and the definitions that are worth a kernel of their own."""
+        edges = self._edges()
         chosen = set(stored)
-        for name in self.needed:
-            if name in self._contracting(chosen) and self._repeated(name) > REPEAT:
-                chosen.add(name)
+        own = self._contracting(set(self.needed))
+        repeats = self._repeats(edges, chosen)
+        chosen |= {n for n in own if len(edges[n]) > 1 and repeats[n] > REPEAT}
+        for name in reversed(self.needed):
+            working = self._contracting(chosen)
+            if name in working and self._repeats(edges, chosen)[name] > REPEAT:
+                nearest = max(missing for _, missing in edges[name])
+                if nearest > REPEAT or len(edges[name]) > 1:
+                    chosen.add(name)
+        return self._small(chosen)
+
+    def _small(self, stored: set[str]) -> set[str]:
+        """More cuts where a region is still too large."""
+        chosen = set(stored)
         while True:
             large = [o for o in self.targets(chosen) if self._large(o, chosen)]
             extra = [n for o in large if (n := self._middle(o, chosen)) is not None]
@@ -152,7 +164,7 @@ class _Pieces:
             chosen |= set(extra)
 
     def _contracting(self, stored: set[str]) -> set[str]:
-        """Definitions whose written-out term reduces over an axis of a product: real work."""
+        """Definitions that hold a contraction, their own or that of one written into them."""
         found: set[str] = set()
         for name in self.needed:
             body = self.definitions[name].body
@@ -161,21 +173,36 @@ class _Pieces:
                 found.add(name)
         return found
 
-    def _repeated(self, name: str) -> int:
-        """How many positions of a reader's result need one element (the worst reader)."""
-        definition = self.definitions[name]
-        worst = 1
-        for axes, body in self._readers():
+    def _edges(self) -> dict[str, list[tuple[str, int]]]:
+        """For each definition its readers (outputs as "") and how many positions of the reader's
+        result need one element."""
+        edges: dict[str, list[tuple[str, int]]] = {n: [] for n in self.needed}
+        for reader, axes, body in self._readers():
+            worst: dict[str, int] = {}
             for load in _loads(body):
-                if load.buffer.name == definition.name:
+                if load.buffer.name in edges:
                     missing = {a for a in axes if a not in load.free}
                     missing |= _enclosing(body, load) - load.free
-                    worst = max(worst, math.prod(a.extent for a in missing))
-        return worst
+                    n = math.prod(a.extent for a in missing)
+                    worst[load.buffer.name] = max(worst.get(load.buffer.name, 1), n)
+            for name, n in worst.items():
+                edges[name].append((reader, n))
+        return edges
 
-    def _readers(self) -> list[tuple[tuple[Axis, ...], Term]]:
-        own = [(self.definitions[n].axes, self.definitions[n].body) for n in self.needed]
-        return own + [(o.axes, o.term) for o in self.program.outputs]
+    def _repeats(
+        self, edges: Mapping[str, list[tuple[str, int]]], stored: set[str]
+    ) -> dict[str, int]:
+        """How many positions need one element of each definition, through the readers that are
+        written out themselves."""
+        repeats: dict[str, int] = {}
+        for name in reversed(self.needed):
+            further = [n * (1 if r in stored else repeats.get(r, 1)) for r, n in edges[name]]
+            repeats[name] = max(further, default=1)
+        return repeats
+
+    def _readers(self) -> list[tuple[str, tuple[Axis, ...], Term]]:
+        own = [(n, self.definitions[n].axes, self.definitions[n].body) for n in self.needed]
+        return own + [("", o.axes, o.term) for o in self.program.outputs]
 
     def _large(self, output: Output, stored: set[str]) -> bool:
         return self.size(self.written([output], stored)) > LARGEST

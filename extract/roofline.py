@@ -100,7 +100,11 @@ def price(
 ) -> Priced:
     """Price every tiling of the part that computes `outputs` (at most about `limit`)."""
     body = analyse(outputs, numerics=numerics)
-    return _Pricing(body, device, tilings(body, limit)).run()
+    tiles = tilings(body, limit)
+    if any(len(size) == 0 for size in tiles.values()):
+        none = np.zeros(0)
+        return Priced(body, device, tiles, none, {}, none, 0, none, none, none, none, none, none)
+    return _Pricing(body, device, tiles).run()
 
 
 class _Pricing:

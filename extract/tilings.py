@@ -73,10 +73,13 @@ def _tensor_options(body: Body, axis: Axis) -> list[int]:
     if axis in body.reduced:
         if "summed" not in roles and not roles:
             return _row_options(body, axis)
+        if _outer_sum(body, axis):
+            return [1]
         sizes = [s for s in _STREAM if s < axis.extent]
         if axis.extent > _WHOLE:
             return sizes
         inside = any(inner == axis for inner, _ in body.nested)
+        inside |= any(axis in c.axes and len(c.axes) > 1 for c in body.contractions.values())
         return [whole(axis, 16)] if inside else sizes + [whole(axis, 16)]
     if not roles & {"row", "column"} or axis.extent == 1:
         return [1]
@@ -104,6 +107,17 @@ def _row_options(body: Body, axis: Axis) -> list[int]:
     if axis.extent <= RESIDENT:
         chunks = [s for s in chunks if 8 * s >= axis.extent] + [axis.extent]
     return chunks
+
+
+def _outer_sum(body: Body, axis: Axis) -> bool:
+    """Of several axes that one contraction sums over, all but one are walked a position at a time:
+    the one whose extent is the largest that a tile holds whole."""
+    for c in body.contractions.values():
+        if axis in c.axes and len(c.axes) > 1:
+            whole_ones = [a for a in c.axes if a.extent <= _WHOLE] or list(c.axes)
+            if axis != max(whole_ones, key=lambda a: (a.extent, a)):
+                return True
+    return False
 
 
 def _roles(body: Body, axis: Axis) -> frozenset[str]:
