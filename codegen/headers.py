@@ -1,7 +1,8 @@
 """Device headers, inlined: a kernel's text gets the blocks of `device/*.cuh` that it needs.
 
-A block is a run of lines between blank lines. It defines functions (`NT_DEV type name(`) or structs,
-or, without one, belongs to every text (typedefs and macros). A comment above is part of its block.
+A block is a run of lines between blank lines. It defines functions (`NT_DEV type name(`) or
+structs, or, without one, belongs to every text (typedefs and macros). A comment above is part of
+its block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["blocks", "inline"]
 
 _DEVICE = Path(__file__).parent / "device"
 _DEFINES = re.compile(r"^(?:template <[^>]*>\s*)?NT_DEV\s[^(]*?(\w+)\(", re.MULTILINE)
-_STRUCT = re.compile(r"^(?:template <[^>]*>\s*)?struct\s(?:alignas\(\d+\)\s)?(\w+)", re.MULTILINE)
+_STRUCT = re.compile(r"^(?:template <[^>]*>\s*)?struct\s(?:alignas\(.*?\)+\s)?(\w+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
 

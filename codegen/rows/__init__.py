@@ -1,7 +1,7 @@
 """Programs whose blocks are rows: elementwise ones, and folds along one axis.
 
-A row's elements lie along one column axis, in vectors of up to 16 bytes over a group of threads. The
-row stays in registers where it fits; else every pass reads it again.
+A row's elements lie along one column axis, in vectors of up to 16 bytes over a group of threads.
+The row stays in registers where it fits; else every pass reads it again.
 """
 
 from nautile.codegen.rows.emitter import emit_rows

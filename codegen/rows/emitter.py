@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nautile.codegen.expression import Level, Printer
-from nautile.codegen.folding import identity
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import (
     comment,
@@ -20,11 +19,11 @@ from nautile.codegen.kernel_text import (
 )
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.geometry import Geometry, geometry
-from nautile.codegen.rows.states import merge_lines, state_type, update
+from nautile.codegen.rows.states import merge_lines, start, state_type, update
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Ref, Tile, Write
-from nautile.codegen.types import CPP, carrier, literal
+from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
 from nautile.terms import Axis, Buffer, Index, Term, transform, walk
 
@@ -192,12 +191,12 @@ class _Emitter:
             kind = CPP[carrier(fold.target.dtype)]
             if fold.monoid in ("argmax", "argmin"):
                 source = carrier(fold.source.dtype)
-                start = _start(fold.monoid, source)
-                self.put(f"{CPP[source]} {fold.target.name}_value = {start};")
+                first = start(fold.monoid, source)
+                self.put(f"{CPP[source]} {fold.target.name}_value = {first};")
                 self.put(f"{kind} {fold.target.name} = 0x7fffffff;")
             else:
-                start = _start(fold.monoid, carrier(fold.target.dtype))
-                self.put(f"{kind} {fold.target.name} = {start};")
+                first = start(fold.monoid, carrier(fold.target.dtype))
+                self.put(f"{kind} {fold.target.name} = {first};")
 
     def _wanted(self, step: Pass) -> list[str]:
         """Keys of the element reads of a pass, in order."""
@@ -252,10 +251,10 @@ class _Emitter:
     def _vector_loop(self, lines: list[str]) -> None:
         """A loop over the vectors of a thread; c0 is the first column of vector i."""
         g = self.shape
-        start = "" if g.resident and g.chunks == 1 else "first + "
+        origin = "" if g.resident and g.chunks == 1 else "first + "
         self.put("#pragma unroll", f"for (int i = 0; i < {g.held}; i++) {{")
         self.depth += 1
-        self.put(f"const int c0 = ({start}t + i * {g.row_threads}) * {g.width};", *lines)
+        self.put(f"const int c0 = ({origin}t + i * {g.row_threads}) * {g.width};", *lines)
         self.depth -= 1
         self.put("}")
 
@@ -399,15 +398,6 @@ class _Emitter:
 def _fields(fold: Fold) -> list[str]:
     extreme = fold.monoid in ("argmax", "argmin")
     return [f"{fold.target.name}_value", fold.target.name] if extreme else [fold.target.name]
-
-
-def _start(monoid: str, kind: str) -> str:
-    value = identity(monoid, kind)
-    if kind == "i64" and value == -(2**63):
-        return "(-9223372036854775807LL - 1)"
-    if kind == "i32" and value == -(2**31):
-        return "(-2147483647 - 1)"
-    return literal(value, kind)
 
 
 def _row_dependent(access: Access, rows: RowProgram) -> bool:

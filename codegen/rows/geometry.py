@@ -17,9 +17,9 @@ _THREADS = 128
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """`width` elements a vector, `vectors` of them a row; `row_threads` threads share a row and hold
-    `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
-    passes; `chunks` blocks share a row that is too long for one (only where nothing is folded)."""
+    """`width` elements a vector, `vectors` of them a row; `row_threads` threads share a row and
+    hold `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
+    passes; `chunks` blocks share a row too long for one (only where nothing is folded)."""
 
     width: int
     vectors: int

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nautile.codegen.folding import identity
 from nautile.codegen.tile import Fold
-from nautile.codegen.types import CPP, carrier
+from nautile.codegen.types import CPP, carrier, literal
 
-__all__ = ["combine", "merge_lines", "state_type", "update"]
+__all__ = ["combine", "merge_lines", "start", "state_type", "update"]
 
 _SUFFIX = {"f32": "", "f64": "_f64", "i32": "_int", "i64": "_int", "bool": "_int"}
 
@@ -24,6 +25,16 @@ def combine(monoid: str, a: str, b: str, kind: str) -> str:
         return f"nt_{monoid}{_SUFFIX[kind]}{cast}({a}, {b})"
     symbol = {"sum": "+", "prod": "*", "any": "||", "all": "&&"}[monoid]
     return f"{a} {symbol} {b}"
+
+
+def start(monoid: str, kind: str) -> str:
+    """The identity of a fold in C++."""
+    value = identity(monoid, kind)
+    if kind == "i64" and value == -(2**63):
+        return "(-9223372036854775807LL - 1)"
+    if kind == "i32" and value == -(2**31):
+        return "(-2147483647 - 1)"
+    return literal(value, kind)
 
 
 def update(fold: Fold, value: str, index: str) -> list[str]:

@@ -1,0 +1,108 @@
+"""Tile programs -> CUDA: the structure of a program decides which emitter prints it.
+
+Contractions whose operands the tensor cores take go to `sm80`; programs whose blocks are rows, to
+`rows`; every other program to `general`. The parts of a kernel share one launch: each gets a range
+of the blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nautile.codegen.general import emit_general
+from nautile.codegen.kernel_text import identifier
+from nautile.codegen.rows import as_rows, emit_rows
+from nautile.codegen.sm80.emit import emit_mma
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import Mma, TileProgram, Write, walk_statements
+from nautile.dtypes import DTYPES
+from nautile.errors import LoweringError
+from nautile.extract.kernel import Kernel
+
+__all__ = ["emit", "emit_program"]
+
+_TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
+
+
+def emit(kernel: Kernel, tiles: Sequence[TileProgram]) -> CudaKernel:
+    """One kernel for the tile programs of its parts; raises LoweringError where a block cannot fit
+    a multiprocessor."""
+    made = [emit_program(program) for program in tiles]
+    return made[0] if len(made) == 1 else _side_by_side(kernel.name, made)
+
+
+def emit_program(program: TileProgram) -> CudaKernel:
+    """The kernel of one tile program."""
+    statements = list(walk_statements(program.body))
+    if any(isinstance(s, Mma) and s.operand in _TENSOR for s in statements):
+        try:
+            return emit_mma(program)
+        except LoweringError:
+            pass  # a shape that fragments do not cover: the general emitter has no such limits
+    precise = any(isinstance(s, Write) and _precise(s.buffer.dtype) for s in statements)
+    rows = as_rows(program)
+    if rows is not None:
+        return emit_rows(rows, program.name, precise)
+    return emit_general(program, program.name, precise)
+
+
+def _precise(dtype: str) -> bool:
+    """Whether a result's type shows more digits than the fast functions have."""
+    return DTYPES[dtype].digits > 11 or DTYPES[dtype].kind != "float"
+
+
+def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
+    """One launch whose blocks are dealt to the kernels in turn."""
+    if any(k.grid[1:] != (1, 1) for k in made):
+        raise LoweringError(f"{name}: parts that share a launch need grids of one dimension")
+    parameters: dict[str, str] = {}
+    bodies: list[str] = []
+    calls: list[str] = []
+    first = 0
+    for number, part in enumerate(made):
+        head, declared = _signature(part)
+        _merge(parameters, part.buffers, declared)
+        bodies.append(_as_function(part, head, declared, number))
+        inner = ", ".join(_argument(d) for d in declared)
+        call = f"part{number}::body({inner}, (int)blockIdx.x - {first})"
+        first += part.grid[0]
+        guard = f"if (blockIdx.x < {first}u)" if number < len(made) - 1 else ""
+        inside = f"{{ if (threadIdx.x < {part.threads}) {call}; }}"
+        calls.append(f"  {'else ' if number else ''}{guard} {inside}")
+    threads = max(k.threads for k in made)
+    signature = ", ".join(parameters.values())
+    start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
+    text = "\n".join([*bodies, f"{start}\n    {signature}) {{", *calls, "}", ""])
+    shared = max(k.shared_bytes for k in made)
+    buffers = tuple(parameters)
+    zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
+    grid = (first, 1, 1)
+    return CudaKernel(identifier(name), text, grid, threads, shared, buffers, zeroed=zeroed)
+
+
+def _signature(part: CudaKernel) -> tuple[str, list[str]]:
+    """The kernel's head as it stands in the text, and its parameters."""
+    pattern = rf'extern "C" __global__ [^;{{]*?\b{part.name}\(\s*(.*?)\)\s*\{{'
+    found = re.search(pattern, part.text, re.DOTALL)
+    if found is None:
+        raise LoweringError(f"{part.name}: the kernel's head was not recognised")
+    return found[0], [p.strip() for p in found[1].split(",")]
+
+
+def _as_function(part: CudaKernel, head: str, declared: list[str], number: int) -> str:
+    parameters = ", ".join([*declared, "const int block"])
+    text = part.text.replace(head, f"__device__ __forceinline__ void body({parameters}) {{")
+    text = re.sub(r"\bblockIdx\.x\b", "block", text)
+    return f"namespace part{number} {{\n{text}\n}}  // namespace part{number}"
+
+
+def _merge(parameters: dict[str, str], buffers: Sequence[str], declared: Sequence[str]) -> None:
+    """Add a part's parameters; one that another part writes loses its const."""
+    for buffer, text in zip(buffers, declared, strict=True):
+        known = parameters.get(buffer)
+        parameters[buffer] = text if known is None or known.startswith("const ") else known
+
+
+def _argument(declared: str) -> str:
+    return declared.split()[-1].lstrip("*")

@@ -1,0 +1,525 @@
+"""Tile programs of any shape as CUDA C++."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+
+from nautile.codegen.expression import Level, Printer
+from nautile.codegen.general.layout import THREADS, Layout, Micro, fitted
+from nautile.codegen.headers import inline
+from nautile.codegen.kernel_text import (
+    comment,
+    identifier,
+    indented,
+    parameters,
+    scalar_load,
+    scalar_store,
+    wide_offset,
+)
+from nautile.codegen.rows.accesses import Access
+from nautile.codegen.rows.states import combine, merge_lines, start, state_type, update
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import (
+    Fold,
+    Loop,
+    Map,
+    Mma,
+    Read,
+    Ref,
+    Statement,
+    Tile,
+    TileProgram,
+    Write,
+    walk_statements,
+)
+from nautile.codegen.types import CPP, carrier, literal
+from nautile.errors import LoweringError
+from nautile.terms import Axis, Cast, Index, Term, transform
+
+__all__ = ["emit_general"]
+
+
+def emit_general(program: TileProgram, name: str, precise: bool) -> CudaKernel:
+    """The kernel of any tile program."""
+    return _Emitter(fitted(program), name, precise).kernel()
+
+
+@dataclass(slots=True)
+class _Emitter:
+    layout: Layout
+    name: str
+    precise: bool
+    body: list[str] = field(default_factory=list)
+    depth: int = 1
+    names: Counter[str] = field(default_factory=Counter)
+    open: list[Axis] = field(default_factory=list)
+    printer: Printer | None = None
+
+    @property
+    def program(self) -> TileProgram:
+        return self.layout.program
+
+    @property
+    def statements(self) -> list[Statement]:
+        return list(walk_statements(self.program.body))
+
+    # -- text -----------------------------------------------------------------------------------
+
+    def put(self, *lines: str) -> None:
+        self.body += [indented(line, self.depth) for line in lines]
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.put(f"{head} {{".lstrip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.put("}")
+
+    def sync(self) -> None:
+        self.put("__syncthreads();")
+
+    def kernel(self) -> CudaKernel:
+        inputs = list(dict.fromkeys(s.buffer for s in self.statements if isinstance(s, Read)))
+        outputs = list(dict.fromkeys(s.buffer for s in self.statements if isinstance(s, Write)))
+        self._head()
+        self._run(self.program.body)
+        blocks = prod(-(-a.extent // self.program.tiles[a]) for a in self.program.grid)
+        if blocks > 2**31 - 1:
+            raise LoweringError(f"{self.name}: {blocks} blocks exceed the grid")
+        name = identifier(self.name)
+        text = [
+            *comment(self.program),
+            f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}(',
+            f"    {parameters(inputs, outputs)}) {{",
+            *self.body,
+            "}",
+        ]
+        source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh", "general.cuh")
+        buffers = tuple(b.name for b in (*inputs, *outputs))
+        grid, shared = (blocks, 1, 1), self.layout.total
+        return CudaKernel(name, source, grid, THREADS, shared, buffers)
+
+    def _head(self) -> None:
+        if self.layout.total:
+            self.put("extern __shared__ nt_u8 nt_shared[];")
+        for tile in self._stored():
+            kind = CPP[carrier(tile.dtype)]
+            offset = self.layout.offsets[tile.name]
+            self.put(f"{kind}* const s_{tile.name} = ({kind}*)(nt_shared + {offset});")
+        blocks = prod(-(-a.extent // self.program.tiles[a]) for a in self.program.grid)
+        stride = blocks
+        for axis in self.program.grid:
+            count = -(-axis.extent // self.program.tiles[axis])
+            stride //= count
+            place = f"(int)(blockIdx.x / {stride} % {count})"
+            self.put(f"const int {_origin(axis)} = {place} * {self.program.tiles[axis]};")
+
+    def _stored(self) -> list[Tile]:
+        """The tiles that live in shared memory."""
+        found: list[Tile] = []
+        for s in self.statements:
+            if isinstance(s, (Fold, Mma)):
+                found.append(s.target)
+            if isinstance(s, Fold) and s.before is not None:
+                found.append(s.before)
+            if isinstance(s, Fold) and s.monoid in ("argmax", "argmin"):
+                found.append(_value_of(s))
+        return found
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def _run(self, body: tuple[Statement, ...]) -> None:
+        for s in body:
+            match s:
+                case Loop():
+                    self._loop(s)
+                case Fold():
+                    self._fold(s)
+                case Mma():
+                    self._mma(s)
+                case Write():
+                    self._write(s)
+
+    def _loop(self, loop: Loop) -> None:
+        axis, tile = loop.axis, self.program.tiles[loop.axis]
+        blocks = -(-axis.extent // tile)
+        carried = [
+            s for s in walk_statements(loop.body) if isinstance(s, (Fold, Mma)) and axis in _axes(s)
+        ]
+        for s in carried:
+            self._start(s)
+        name = self._fresh(identifier(axis.name))
+        self._limits(loop, name, blocks)
+        with self.block(f"for (int b_{name} = first_{name}; b_{name} < stop_{name}; b_{name}++)"):
+            self.put(f"const int {_origin(axis)} = b_{name} * {tile};")
+            self.open.append(axis)
+            self._run(loop.body)
+            self.open.pop()
+        for s in carried:
+            if isinstance(s, Mma):
+                self._spill(s)
+
+    def _fresh(self, name: str) -> str:
+        """The name, numbered from its second use on."""
+        self.names[f"loop {name}"] += 1
+        count = self.names[f"loop {name}"]
+        return name if count == 1 else f"{name}_{count}"
+
+    def _limits(self, loop: Loop, name: str, blocks: int) -> None:
+        if loop.bounds.first is None and loop.bounds.stop is None:
+            self.put(f"const int first_{name} = 0, stop_{name} = {blocks};")
+            return
+        first = self._uniform(loop.bounds.first, "0")
+        stop = self._uniform(loop.bounds.stop, str(blocks))
+        least, most = f"nt_max_int<int>({first}, 0)", f"nt_min_int<int>({stop}, {blocks})"
+        self.put(
+            f"const int first_{name} = nt_min_int<int>({least}, {blocks - 1});",
+            f"const int stop_{name} = nt_max_int<int>({most}, first_{name} + 1);",
+        )
+
+    def _uniform(self, term: Term | None, default: str) -> str:
+        if term is None:
+            return default
+
+        def leaf(node: Term) -> str:
+            assert isinstance(node, Index)
+            return _origin(node.axis)
+
+        level = Level(frozenset(self.program.tiles), prefix="b_")
+        text = Printer([level], leaf, counter=self.names).value(term)
+        self.put(*level.lines)
+        return text
+
+    def _start(self, s: Fold | Mma) -> None:
+        """Identities for what a loop carries."""
+        if isinstance(s, Mma):
+            m = self.layout.micro[s.target.name]
+            kind = CPP[carrier(s.target.dtype)]
+            self.put(f"{kind} a_{s.target.name}[{m.row}][{m.column}] = {{}};")
+            return
+        kind = carrier(s.target.dtype)
+        size = self.layout.size(s.target)
+        with self.block(f"for (int x = threadIdx.x; x < {size}; x += {THREADS})"):
+            if s.monoid in ("argmax", "argmin"):
+                source = carrier(s.source.dtype)
+                self.put(f"s_{s.target.name}_value[x] = {start(s.monoid, source)};")
+                self.put(f"s_{s.target.name}[x] = 0x7fffffff;")
+            else:
+                self.put(f"s_{s.target.name}[x] = {start(s.monoid, kind)};")
+        self.sync()
+
+    def _carries(self, s: Fold | Mma) -> bool:
+        return any(a in self.open for a in _axes(s))
+
+    # -- elements -------------------------------------------------------------------------------
+
+    def expand(self, root: Term) -> Term:
+        """The term over stored tiles and Reads; Maps are replaced by what they compute."""
+        maps = {s.target.name: s.value for s in self.statements if isinstance(s, Map)}
+
+        def step(term: Term) -> Term:
+            if isinstance(term, Ref) and term.tile.name in maps:
+                return maps[term.tile.name]
+            return term
+
+        while True:
+            wider = transform(root, step)
+            if wider is root:
+                return root
+            root = wider
+
+    def _leaf(self, term: Term) -> str:
+        if isinstance(term, Index):
+            return f"i_{identifier(term.axis.name)}"
+        if not isinstance(term, Ref):
+            raise LoweringError(f"{self.name}: a {type(term).__name__} inside a pointwise value")
+        tile = term.tile
+        if tile.name in self.layout.offsets:
+            return f"(s_{tile.name}[{self._local(tile.axes)}])"
+        read = next(s for s in self.statements if isinstance(s, Read) and s.target == tile)
+        access = Access.of(read.buffer, tuple(self.expand(c) for c in read.coordinates), _NONE)
+        assert self.printer is not None
+        guards = [(self.printer.value(c), n) for c, n in access.guards]
+        offset = self.printer.value(wide_offset(access.buffer, access.offset))
+        return scalar_load(access.buffer, offset, guards)
+
+    def _local(self, axes: Sequence[Axis]) -> str:
+        """The element number of the current position in a stored tile."""
+        text, stride = [], prod(self.program.tiles[a] for a in axes)
+        for axis in axes:
+            stride //= self.program.tiles[axis]
+            text.append(f"l_{identifier(axis.name)}" + (f" * {stride}" if stride != 1 else ""))
+        return " + ".join(text) or "0"
+
+    def _decode(self, axes: Sequence[Axis], number: str) -> None:
+        """Local and absolute positions from an element number (last axis fastest)."""
+        stride = prod(self.program.tiles[a] for a in axes)
+        whole = stride
+        for axis in axes:
+            tile = self.program.tiles[axis]
+            stride //= tile
+            text = number if stride == 1 else f"{number} / {stride}"
+            text = f"({text}) % {tile}" if stride * tile < whole else text
+            self._place(axis, text)
+
+    def _place(self, axis: Axis, local: str) -> None:
+        name = identifier(axis.name)
+        self.put(f"const int l_{name} = {local};")
+        absolute = f"{_origin(axis)} + l_{name}" if self._has_origin(axis) else f"l_{name}"
+        if axis.extent % self.program.tiles[axis]:
+            absolute = f"nt_min_int({absolute}, {axis.extent - 1})"
+        self.put(f"const int i_{name} = {absolute};")
+
+    def _has_origin(self, axis: Axis) -> bool:
+        return axis in self.program.grid or axis in self.open
+
+    def _inside(self, axes: Sequence[Axis]) -> str:
+        """The condition that the positions lie inside the extents; "" where they always do."""
+        parts = []
+        for axis in axes:
+            if axis.extent % self.program.tiles[axis]:
+                name = identifier(axis.name)
+                base = f"{_origin(axis)} + " if self._has_origin(axis) else ""
+                parts.append(f"{base}l_{name} < {axis.extent}")
+        return " && ".join(parts)
+
+    def _value(self, term: Term, dtype: str) -> str:
+        """Print a term at the current element; its temporaries go to the body."""
+        level = Level(frozenset(self.program.tiles), prefix="v_")
+        outer = self.printer
+        self.printer = Printer([level], self._leaf, precise=self.precise, counter=self.names)
+        text = self.printer.value(self.expand(term), dtype)
+        self.put(*level.lines)
+        self.printer = outer
+        return text
+
+    # -- folds ----------------------------------------------------------------------------------
+
+    def _fold(self, fold: Fold) -> None:
+        size, tile = self.layout.size(fold.target), self.program.tiles[fold.axis]
+        lanes = 1
+        while lanes < 32 and size * lanes * 2 <= THREADS and lanes * 2 <= tile:
+            lanes *= 2
+        name, step = fold.target.name, THREADS // lanes
+        kind = CPP[carrier(fold.target.dtype)]
+        with self.block(f"for (int x0 = 0; x0 < {size}; x0 += {step})"):
+            self.put(f"const int x = nt_min_int(x0 + (int)threadIdx.x / {lanes}, {size - 1});")
+            self._decode(fold.target.axes, "x")
+            extreme = fold.monoid in ("argmax", "argmin")
+            source = carrier(fold.source.dtype)
+            if extreme:
+                self.put(f"{CPP[source]} {name}_value = {start(fold.monoid, source)};")
+                self.put(f"int {name} = 0x7fffffff;")
+            else:
+                self.put(f"{kind} {name} = {start(fold.monoid, carrier(fold.target.dtype))};")
+            inner = f"l_{identifier(fold.axis.name)}"
+            loop = f"for (int k = threadIdx.x % {lanes}; k < {tile}; k += {lanes})"
+            with self.block(loop):
+                self._place(fold.axis, "k")
+                inside = self._inside([fold.axis])
+                if inside:
+                    self.put(f"if (!({inside})) break;")
+                value = self._value(Ref(fold.source), fold.source.dtype)
+                self.put(*update(fold, value, f"i_{inner[2:]}"))
+            self._across(fold, lanes)
+            condition = f"x0 + (int)threadIdx.x / {lanes} < {size} && threadIdx.x % {lanes} == 0"
+            with self.block(f"if ({condition})"):
+                self._keep(fold)
+        self.sync()
+
+    def _across(self, fold: Fold, lanes: int) -> None:
+        if lanes == 1:
+            return
+        plain = Fold(fold.target, fold.monoid, fold.axis, fold.source)
+        name = fold.target.name
+        fields = [f"{name}_value", name] if fold.monoid in ("argmax", "argmin") else [name]
+        self.put(*state_type(0, [plain]))
+        self.put("auto merge0 = [](const State0& a, const State0& b) {", "  State0 c;")
+        self.put(*merge_lines([plain], {}), "  return c;", "};")
+        initial = f"State0{{{', '.join(fields)}}}"
+        self.put(f"const State0 all0 = nt_reduce<{lanes}>({initial}, merge0, (State0*)0);")
+        self.put(*(f"{n} = all0.{n};" for n in fields))
+
+    def _keep(self, fold: Fold) -> None:
+        """Combine a block's fold with what was carried, and store it."""
+        name, kind = fold.target.name, carrier(fold.target.dtype)
+        if fold.before is not None:
+            carried = f"s_{name}[x]" if self._carries(fold) else start(fold.monoid, kind)
+            self.put(f"s_{fold.before.name}[x] = {carried};")
+        if not self._carries(fold):
+            if fold.monoid in ("argmax", "argmin"):
+                self.put(f"s_{name}_value[x] = {name}_value;")
+            self.put(f"s_{name}[x] = {name};")
+            return
+        if fold.monoid in ("argmax", "argmin"):
+            self.put(*_merge_stored(fold))
+            return
+        carried = f"s_{name}[x]"
+        if fold.repair is not None:
+            call = "nt_repair_f64" if kind == "f64" else "nt_repair"
+            factor = self._value(Ref(fold.repair), kind)
+            carried = f"{call}({carried}, {factor})"
+        self.put(f"s_{name}[x] = {combine(fold.monoid, carried, name, kind)};")
+
+    # -- contractions ---------------------------------------------------------------------------
+
+    def _mma(self, mma: Mma) -> None:
+        m = self.layout.micro[mma.target.name]
+        name, kind = mma.target.name, carrier(mma.target.dtype)
+        if not self._carries(mma):
+            self.put(f"{CPP[kind]} a_{name}[{m.row}][{m.column}] = {{}};")
+        elif mma.repair is not None:
+            self._repair(mma, m)
+        with self.block(""):
+            size = f"{CPP[kind]}* const stage"
+            self.put(f"{size} = ({CPP[kind]}*)(nt_shared + {self.layout.stage});")
+            self.put(f"{CPP[kind]}* const left = stage;")
+            padded = m.row_items * m.row
+            self.put(f"{CPP[kind]}* const right = stage + {m.depth * m.batch * padded};")
+            with self.block(f"for (int k0 = 0; k0 < {m.positions}; k0 += {m.depth})"):
+                self._stage(mma, m, "left", mma.left, m.row_axes, padded)
+                wide = m.column_items * m.column
+                self._stage(mma, m, "right", mma.right, m.column_axes, wide)
+                self.sync()
+                self._multiply(mma, m)
+                self.sync()
+        if not self._carries(mma):
+            self._spill(mma)
+
+    def _stage(
+        self, mma: Mma, m: Micro, side: str, tile: Tile, own: tuple[Axis, ...], padded: int
+    ) -> None:
+        """Fill one operand's stage: [batch][depth][rows or columns], zeros outside."""
+        total = m.batch * m.depth * padded
+        real = m.rows if side == "left" else m.columns
+        kind = carrier(mma.target.dtype)
+        with self.block(f"for (int x = threadIdx.x; x < {total}; x += {THREADS})"):
+            fast, slow = self._stage_order(tile, own, m.depth, padded)
+            self.put(f"const int own = {fast}, k = k0 + {slow}, batch = x / {m.depth * padded};")
+            self.put(f"{CPP[kind]} value = {literal(0, kind)};")
+            guard = f"own < {real} && k < {m.positions}" if padded != real else f"k < {m.positions}"
+            with self.block(f"if ({guard})"):
+                self._decode(m.batch_axes, "batch")
+                self._decode(own, "own")
+                self._decode(mma.axes, "k")
+                inside = self._inside(mma.axes)
+                text = self._value(Cast(mma.operand, Ref(tile)), kind)
+                self.put(f"{f'if ({inside}) ' if inside else ''}value = {text};")
+            place = f"(batch * {m.depth} + k - k0) * {padded} + own"
+            self.put(f"{side}[{place}] = value;")
+
+    def _stage_order(
+        self, tile: Tile, own: tuple[Axis, ...], depth: int, padded: int
+    ) -> tuple[str, str]:
+        """Neighbouring threads take neighbours in memory where the operand is read from there."""
+        read = next((s for s in self.statements if isinstance(s, Read) and s.target == tile), None)
+        last = read.coordinates[-1].free if read and read.coordinates else frozenset()
+        if last and not last & set(own):
+            return f"x / {depth} % {padded}", f"x % {depth}"
+        return f"x % {padded}", f"x / {padded} % {depth}"
+
+    def _item(self, m: Micro) -> None:
+        """The part of the results that this thread owns."""
+        self.put(
+            f"const int item = threadIdx.x, column_item = item % {m.column_items};",
+            f"const int row_item = item / {m.column_items} % {m.row_items};",
+            f"const int batch = item / {m.column_items * m.row_items};",
+        )
+
+    def _multiply(self, mma: Mma, m: Micro) -> None:
+        name, kind = mma.target.name, CPP[carrier(mma.target.dtype)]
+        rows, columns = m.row_items * m.row, m.column_items * m.column
+        with self.block(f"if (threadIdx.x < {m.items})"):
+            self._item(m)
+            self.put("#pragma unroll 4")
+            with self.block(f"for (int k = 0; k < {m.depth}; k++)"):
+                self.put(f"{kind} l[{m.row}], r[{m.column}];")
+                at = f"(batch * {m.depth} + k)"
+                self.put(f"nt_take<{m.row}, {m.row_items}>(l, left + {at} * {rows}, row_item);")
+                self.put(
+                    f"nt_take<{m.column}, {m.column_items}>"
+                    f"(r, right + {at} * {columns}, column_item);"
+                )
+                self.put("#pragma unroll")
+                with self.block(f"for (int i = 0; i < {m.row}; i++)"):
+                    self.put("#pragma unroll")
+                    self.put(f"for (int j = 0; j < {m.column}; j++) a_{name}[i][j] += l[i] * r[j];")
+
+    @contextmanager
+    def _results(self, m: Micro) -> Iterator[None]:
+        """Loops over the results of a thread, with their positions."""
+        with self.block(f"if (threadIdx.x < {m.items})"):
+            self._item(m)
+            self.put("#pragma unroll")
+            with self.block(f"for (int i = 0; i < {m.row}; i++)"):
+                self.put("#pragma unroll")
+                with self.block(f"for (int j = 0; j < {m.column}; j++)"):
+                    self.put(f"const int row = nt_index<{m.row}, {m.row_items}>(row_item, i);")
+                    call = f"nt_index<{m.column}, {m.column_items}>(column_item, j)"
+                    self.put(f"const int column = {call};")
+                    ragged = m.rows % m.row or m.columns % m.column
+                    if ragged:
+                        self.put(f"if (row >= {m.rows} || column >= {m.columns}) continue;")
+                    self._decode(m.batch_axes, "batch")
+                    self._decode(m.row_axes, "row")
+                    self._decode(m.column_axes, "column")
+                    yield
+
+    def _repair(self, mma: Mma, m: Micro) -> None:
+        assert mma.repair is not None
+        name, kind = mma.target.name, carrier(mma.target.dtype)
+        call = "nt_repair_f64" if kind == "f64" else "nt_repair"
+        with self._results(m):
+            factor = self._value(Ref(mma.repair), kind)
+            self.put(f"a_{name}[i][j] = {call}(a_{name}[i][j], {factor});")
+
+    def _spill(self, mma: Mma) -> None:
+        """Accumulators to shared memory, where any statement can read them."""
+        m, name = self.layout.micro[mma.target.name], mma.target.name
+        with self._results(m):
+            self.put(f"s_{name}[{self._local(mma.target.axes)}] = a_{name}[i][j];")
+        self.sync()
+
+    # -- stores ---------------------------------------------------------------------------------
+
+    def _write(self, write: Write) -> None:
+        axes = tuple(dict.fromkeys(a for c in write.coordinates for a in sorted(c.free)))
+        size = prod(self.program.tiles[a] for a in axes)
+        with self.block(f"for (int x = threadIdx.x; x < {size}; x += {THREADS})"):
+            self._decode(axes, "x")
+            inside = self._inside(axes)
+            if inside:
+                self.put(f"if (!({inside})) continue;")
+            value = self._value(Ref(write.source), write.buffer.dtype)
+            access = Access.of(write.buffer, write.coordinates, _NONE)
+            offset = self._value(wide_offset(write.buffer, access.offset), "i64")
+            self.put(scalar_store(write.buffer, offset, value))
+        self.sync()
+
+
+_NONE = Axis("#none", 0, 1)
+
+
+def _origin(axis: Axis) -> str:
+    return f"o_{identifier(axis.name)}"
+
+
+def _axes(s: Fold | Mma) -> tuple[Axis, ...]:
+    return (s.axis,) if isinstance(s, Fold) else s.axes
+
+
+def _value_of(fold: Fold) -> Tile:
+    return Tile(f"{fold.target.name}_value", fold.target.axes, carrier(fold.source.dtype))
+
+
+def _merge_stored(fold: Fold) -> list[str]:
+    """argmax and argmin: the block's extreme replaces the carried one if it is better."""
+    name = fold.target.name
+    better = "nt_above" if fold.monoid == "argmax" else "nt_below"
+    test = f"{better}({name}_value, s_{name}_value[x]) || s_{name}[x] == 0x7fffffff"
+    return [f"if ({test}) {{ s_{name}_value[x] = {name}_value; s_{name}[x] = {name}; }}"]

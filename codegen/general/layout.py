@@ -1,0 +1,163 @@
+"""Which tiles live in shared memory, how threads share a contraction, and tile sizes that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import prod
+
+from nautile.codegen.masks import with_mask_bounds
+from nautile.codegen.tile import (
+    Bounds,
+    Fold,
+    Loop,
+    Mma,
+    Statement,
+    Tile,
+    TileProgram,
+    walk_statements,
+)
+from nautile.codegen.types import carrier
+from nautile.dtypes import DTYPES
+from nautile.errors import LoweringError
+from nautile.terms import Axis
+
+__all__ = ["THREADS", "Layout", "Micro", "fitted"]
+
+THREADS = 256
+_SHARED_LIMIT = 96 * 1024
+_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """A contraction's work: `rows` x `columns` x `batch` results, `row` x `column` of them a thread
+    (in register arrays of that size), `depth` positions of the summed axes staged at a time."""
+
+    batch_axes: tuple[Axis, ...]
+    row_axes: tuple[Axis, ...]
+    column_axes: tuple[Axis, ...]
+    rows: int
+    columns: int
+    batch: int
+    positions: int
+    row: int
+    column: int
+    depth: int
+
+    @property
+    def row_items(self) -> int:
+        return -(-self.rows // self.row)
+
+    @property
+    def column_items(self) -> int:
+        return -(-self.columns // self.column)
+
+    @property
+    def items(self) -> int:
+        return self.batch * self.row_items * self.column_items
+
+    @property
+    def staged(self) -> int:
+        """Elements of both operands' stages."""
+        padded = self.row_items * self.row + self.column_items * self.column
+        return self.depth * self.batch * padded
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Byte offsets of the tiles in shared memory, of the stage, and the total."""
+
+    program: TileProgram
+    offsets: dict[str, int]
+    micro: dict[str, Micro]
+    stage: int
+    total: int
+
+    def size(self, tile: Tile) -> int:
+        return prod(self.program.tiles[a] for a in tile.axes)
+
+
+def fitted(program: TileProgram) -> Layout:
+    """The layout of the program, its tiles made smaller until a block fits."""
+    program = _retiled(program, {a: min(t, a.extent) for a, t in program.tiles.items()})
+    while True:
+        layout = _layout(program)
+        tight = any(m.items > THREADS for m in layout.micro.values())
+        if layout.total <= _SHARED_LIMIT and not tight:
+            return layout
+        axis = _largest(program)
+        if axis is None:
+            raise LoweringError(
+                f"{program.name}: a block needs {layout.total} bytes of shared memory"
+            )
+        program = _retiled(program, {**program.tiles, axis: -(-program.tiles[axis] // 2)})
+
+
+def _largest(program: TileProgram) -> Axis | None:
+    """The axis to halve: the one with the largest tile among those dealt to blocks or streamed."""
+    streamed = [s.axis for s in walk_statements(program.body) if isinstance(s, Loop)]
+    movable = [a for a in (*program.grid, *streamed) if program.tiles[a] > 1]
+    return max(movable, key=lambda a: program.tiles[a], default=None)
+
+
+def _retiled(program: TileProgram, tiles: dict[Axis, int]) -> TileProgram:
+    """The program over other tile sizes; its loop bounds are derived anew."""
+    if dict(program.tiles) == tiles:
+        return program
+    body = _unbounded(program.body)
+    return with_mask_bounds(replace(program, tiles=tiles, body=body, masked={}))
+
+
+def _unbounded(body: Iterable[Statement]) -> tuple[Statement, ...]:
+    return tuple(
+        Loop(s.axis, _unbounded(s.body), Bounds()) if isinstance(s, Loop) else s for s in body
+    )
+
+
+def _layout(program: TileProgram) -> Layout:
+    offsets: dict[str, int] = {}
+    micro: dict[str, Micro] = {}
+    total = stage = 0
+    for s in walk_statements(program.body):
+        tiles: list[Tile] = []
+        if isinstance(s, Fold):
+            tiles = [s.target, *([s.before] if s.before else [])]
+            tiles += [_value_tile(s)] if s.monoid in ("argmax", "argmin") else []
+        if isinstance(s, Mma):
+            micro[s.target.name] = _micro(program, s)
+            stage = max(stage, micro[s.target.name].staged * _bytes(s.target))
+            tiles = [s.target]
+        for tile in tiles:
+            offsets[tile.name] = total
+            size = prod(program.tiles[a] for a in tile.axes) * _bytes(tile)
+            total += -(-size // 16) * 16
+    return Layout(program, offsets, micro, total, total + stage)
+
+
+def _value_tile(fold: Fold) -> Tile:
+    """Where argmax and argmin keep the extreme beside its position."""
+    return Tile(f"{fold.target.name}_value", fold.target.axes, carrier(fold.source.dtype))
+
+
+def _bytes(tile: Tile) -> int:
+    return DTYPES[carrier(tile.dtype)].bytes
+
+
+def _micro(program: TileProgram, mma: Mma) -> Micro:
+    left, right = set(mma.left.axes), set(mma.right.axes)
+    free = list(mma.target.axes)
+    batch = tuple(a for a in free if (a in left) == (a in right))
+    rows = tuple(a for a in free if a in left and a not in right)
+    columns = tuple(a for a in free if a in right and a not in left)
+    sizes = [prod(program.tiles[a] for a in axes) for axes in (rows, columns, batch, mma.axes)]
+    row = column = 1
+    while sizes[2] * -(-sizes[0] // row) * -(-sizes[1] // column) > THREADS and row * column < 64:
+        if -(-sizes[0] // row) >= -(-sizes[1] // column) and row < 8:
+            row *= 2
+        elif column < 8:
+            column *= 2
+        else:
+            row *= 2
+    depth = min(_DEPTH, sizes[3])
+    return Micro(batch, rows, columns, sizes[0], sizes[1], sizes[2], sizes[3], row, column, depth)
