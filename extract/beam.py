@@ -20,6 +20,8 @@ from nautile.terms import Buffer, Output, Term
 __all__ = ["Beam"]
 
 ROUNDS = 4
+EQUAL = 1.02  # costs within this factor count as equal: the model is no better
+FOREIGN = 0.001  # what a node that is not the source's adds when near equals are ranked
 PRODUCT = 3000  # combinations of children tried for one node
 
 
@@ -107,7 +109,7 @@ class Beam:
             slim = slim[: self.wide * self.width]
             for partial in slim:
                 partial.own = self.tiled(partial)
-            slim.sort(key=lambda p: p.total)
+            slim = self._undominated(slim)
         best = slim[: self.width]
         for extra in self._reserved(slim):
             if all(extra is not p for p in best):
@@ -118,12 +120,18 @@ class Beam:
     def _undominated(self, found: list[Partial]) -> list[Partial]:
         """Best first, without bodies that another beats in needs, cost and passes at once."""
         kept: list[Partial] = []
-        for p in sorted(found, key=lambda p: (p.total, p.passes, len(p.choice), len(p.needs))):
+        for p in sorted(found, key=self._rank):
             if any(_dominates(q, p) for q in kept):
                 self.count("dominated")
             else:
                 kept.append(p)
         return kept
+
+    def _rank(self, p: Partial) -> tuple[float, int, int, int]:
+        """Cheapest first; of near equals the one closest to the source, so that bodies of several
+        classes agree in their choices."""
+        foreign = sum(self.classes.snapshot.source.get(c) != n for c, n in p.choice.items())
+        return p.total * (1 + FOREIGN * foreign), p.passes, len(p.choice), len(p.needs)
 
     def _reserved(self, slim: list[Partial]) -> list[Partial]:
         if not slim:
@@ -166,8 +174,8 @@ class Beam:
 def _dominates(a: Partial, b: Partial) -> bool:
     return (
         a.needs <= b.needs
-        and a.own <= b.own
-        and a.own_resident <= b.own_resident
+        and a.own <= b.own * EQUAL
+        and a.own_resident <= b.own_resident * EQUAL
         and a.passes <= b.passes
         and a.follows == b.follows
     )

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nautile.extract.body import inner_terms
 from nautile.inline import inline_outputs
 from nautile.snapshot import Node, Report, Snapshot, node_of
 from nautile.terms import (
     Axis,
+    Buffer,
     Cast,
     Definition,
     Load,
@@ -33,6 +34,7 @@ from nautile.terms import (
     Term,
     buffers,
     children,
+    transform,
     walk,
 )
 
@@ -40,6 +42,7 @@ __all__ = ["Region", "cut", "snapshot_of"]
 
 WHOLE = 64  # distinct subterms of a program that is left uncut
 LARGEST = 110  # subterms of a region before it is cut further
+ROUNDED = frozenset({"bf16", "f16", "tf32", "f8e4m3", "f8e5m2"})
 REPEAT = 1024  # positions that read one element before it is stored (four blocks of 256)
 
 
@@ -243,7 +246,16 @@ class _Pieces:
             else:
                 home.append(target)
         groups.sort(key=lambda g: max(waits[o.buffer.name] for o in g))
-        return [tuple(g) for g in groups]
+        return [_rounded(tuple(g), self._rounded_buffers(stored)) for g in groups]
+
+    def _rounded_buffers(self, stored: set[str]) -> dict[Buffer, Buffer]:
+        """Stored definitions that are a rounding: their tensors hold exactly that type."""
+        found = {}
+        for name in stored:
+            d = self.definitions[name]
+            if isinstance(d.body, Cast) and d.body.dtype in ROUNDED:
+                found[d.buffer] = replace(d.buffer, dtype=d.body.dtype)
+        return found
 
     def _home(
         self, target: Output, groups: Sequence[list[Output]], waits: Mapping[str, int]
@@ -258,6 +270,17 @@ class _Pieces:
             if 5 * shared >= most and self.size([*group, target]) <= LARGEST:
                 return group
         return None
+
+
+def _rounded(outputs: tuple[Output, ...], new: Mapping[Buffer, Buffer]) -> tuple[Output, ...]:
+    def step(part: Term) -> Term:
+        if isinstance(part, Load) and part.buffer in new:
+            return Load(new[part.buffer], part.coordinates)
+        return part
+
+    return tuple(
+        Output(new.get(o.buffer, o.buffer), o.axes, transform(o.term, step)) for o in outputs
+    )
 
 
 def _depths(targets: Sequence[Output]) -> dict[str, int]:
