@@ -70,7 +70,7 @@ def _online(x: Term, j: Axis, factor: Term | None = None) -> Term:
 def softmax(dtype: str = "bf16", stream: bool = False, n: int = 37, c: int = 201) -> Kernel:
     i, j = ax("n", n), ax("c", c)
     term = _softmax(load("x", i, j, dtype=dtype), j)
-    tiles = {i: 4, j: 64 if stream else 256}
+    tiles = {i: 4, j: 64 if stream else max(c, 256)}
     return kernel("soft", [out("y", (i, j), term, dtype)], tiles, (j,) if stream else ())
 
 
@@ -106,7 +106,7 @@ def layernorm(n: int = 23, c: int = 300, dtype: str = "bf16", stream: bool = Fal
     var = op("div", Reduce("sum", j, op("mul", d, d)), c)
     y = op("mul", d, op("rsqrt", op("add", var, 1e-5)))
     term = op("add", op("mul", y, load("w", j, dtype=dtype)), load("b", j, dtype=dtype))
-    tiles = {i: 4, j: 128 if stream else 512}
+    tiles = {i: 4, j: 128 if stream else max(c, 512)}
     return kernel("ln", [out("y", (i, j), term, dtype)], tiles, (j,) if stream else ())
 
 
@@ -116,7 +116,7 @@ def rms_residual(n: int = 23, c: int = 304, dtype: str = "bf16") -> Kernel:
     r = op("rsqrt", op("add", op("div", Reduce("sum", j, op("mul", h, h)), c), 1e-6))
     y = op("mul", op("mul", h, r), load("w", j, dtype=dtype))
     outputs = [out("h", (i, j), h, dtype), out("y", (i, j), y, dtype)]
-    return kernel("rms", outputs, {i: 2, j: 512})
+    return kernel("rms", outputs, {i: 2, j: max(c, 512)})
 
 
 def pointwise(n: int = 45, m: int = 70) -> Kernel:
@@ -261,4 +261,47 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "monoids": arguments,
     "chain": chain,
     "nested": nested,
+}
+
+
+def masked_softmax(n: int = 9, c: int = 130) -> Kernel:
+    """Row 0 has nothing left; a partial state may hold nothing but masked elements."""
+    i, j = ax("n", n), ax("c", c)
+    kept = op("lt", Index(j), op("mul", Index(i), 16))
+    x = op("where", kept, load("x", i, j, dtype="f32"), -INF)
+    m = Reduce("max", j, x)
+    term = op("div", op("exp", op("sub", x, m)), _online(x, j))
+    return kernel("masked", [out("y", (i, j), term, "f32")], {i: 1, j: 64}, (j,))
+
+
+def mixed_types(n: int = 11, c: int = 96) -> Kernel:
+    """Buffers of every type side by side, in and out."""
+    i, j = ax("n", n), ax("c", c)
+    terms = {d: load(f"x{d}", i, j, dtype=d) for d in TYPES}
+    total: Term = Const(0.0)
+    for d in ("f32", "bf16", "f16", "f8e4m3", "f8e5m2", "tf32"):
+        total = op("add", total, terms[d])
+    whole = op("add", terms["i32"], op("add", terms["i8"], terms["i64"]))
+    mixed = op("where", terms["bool"], total, op("mul", total, 2.0))
+    outputs = [
+        *(out(f"y{d}", (i, j), mixed, d) for d in ("f32", "bf16", "f16", "f8e4m3", "f8e5m2")),
+        *(out(f"y{d}", (i, j), whole, d) for d in ("i32", "i64", "i8")),
+        out("yf64", (i, j), op("mul", terms["f64"], terms["f64"]), "f64"),
+        out("ybool", (i, j), op("gt", total, 0.0), "bool"),
+    ]
+    return kernel("types", outputs, {i: 4, j: 96})
+
+
+TYPES = ("f64", "f32", "tf32", "bf16", "f16", "f8e4m3", "f8e5m2", "i64", "i32", "i8", "bool")
+
+ROW_CASES: dict[str, Callable[[], Kernel]] = {
+    "masked": masked_softmax,
+    "types": mixed_types,
+    "wide": lambda: softmax(n=3, c=4096),
+    "warps_f32": lambda: layernorm(n=3, c=2048, dtype="f32"),
+    "streamed_online": lambda: softmax_online(n=2, c=70000),
+    "streamed_two_reads": lambda: rms_residual(n=2, c=40960),
+    "narrow": lambda: softmax(n=70, c=6),
+    "one_column": lambda: softmax(n=70, c=1),
+    "long_elementwise": lambda: pointwise(n=3, m=9000),
 }

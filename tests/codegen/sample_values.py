@@ -46,7 +46,14 @@ def _wide(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def tolerance(dtype: str) -> float:
     """What a correct kernel may differ by, relative to the largest magnitude of a tensor."""
-    return {"f64": 1e-12, "f32": 2e-5, "bf16": 1.2e-2, "f16": 2e-3}.get(dtype, 0.0)
+    return {
+        "f64": 1e-12,
+        "f32": 2e-5,
+        "bf16": 1.2e-2,
+        "f16": 2e-3,
+        "f8e4m3": 0.07,
+        "f8e5m2": 0.13,
+    }.get(dtype, 0.0)
 
 
 def check(kernel: Kernel, arrays: Arrays, found: Arrays, loose: float = 1.0) -> None:
