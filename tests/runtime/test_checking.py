@@ -136,7 +136,17 @@ DAMAGED: dict[str, tuple[Any, ...]] = {
     "no outputs": ("cases", 0, "outputs", None),
     "kinds": ("cases", 0, "kinds", ["normal"]),
     "unknown kind": ("cases", 0, "kinds", {"x": "gaussian"}),
-    "empty grid": ("cases", 0, "outputs", 0, "positions", [[], [0, 1, 17, 39]]),
+    "empty grid": (
+        *("cases", 0, "outputs", 0),
+        {
+            "buffer": "y",
+            "dtype": "f32",
+            "positions": [[], [0]],
+            "reference": [],
+            "naive": [],
+            "floor": 0.0,
+        },
+    ),
 }
 
 
