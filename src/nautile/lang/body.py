@@ -99,6 +99,7 @@ def _define(
     ranges = Ranges(frame, whole_calls(frame, value))
     ranges.find(left, value)
     body = Expression(frame, ranges, axis_call).term(value, ranges.left)
+    ranges.check()
     frame.tensors[name] = store(frame, name, tuple(ranges.left.values()), body, node)
     frame.current = ""
     frame.lines.pop(name, None)
@@ -159,6 +160,7 @@ def _returned(frame: Frame, value: ast.expr) -> Tensor:
     ranges = Ranges(frame, whole_calls(frame, value))
     ranges.find_free(_free_names(frame, value), value)
     body = Expression(frame, ranges, axis_call).term(value, ranges.left)
+    ranges.check()
     return Inline(body, tuple(ranges.left.values()))
 
 

@@ -118,7 +118,8 @@ def _bound_axes(
     items = [*bracket(frame, node.func.slice)] if isinstance(node.func, ast.Subscript) else []
     if len(items) != len(sizes):
         form = f"{signature.name}[{', '.join(s.lower() for s in sizes)}](...)" if sizes else ""
-        wanted = f"names {len(sizes)} axes, as in `{form}`" if sizes else "names no axes"
+        count = f"{len(sizes)} {'axis' if len(sizes) == 1 else 'axes'}"
+        wanted = f"names {count}, as in `{form}`" if sizes else "names no axes"
         message = f"a call of {signature.name} {wanted}; {len(items)} given"
         raise frame.error(node, message, "wrong-rank")
     kept = kept_axes(signature)
@@ -227,7 +228,9 @@ def _passed(frame: Frame, parameter: Parameter, node: ast.expr) -> Tensor:
     expression = Expression(frame, ranges, axis_call)
     if not parameter.type.dims:
         ranges.find(None, node)
-        return Inline(expression.term(node, {}))
+        term = expression.term(node, {})
+        ranges.check()
+        return Inline(term)
     if isinstance(node, ast.Name):
         raise expression.unknown(node, node.id, {})
     message = f"pass the whole tensor {parameter.name} by its name, or name the axes in brackets"
@@ -270,7 +273,7 @@ def _arguments(frame: Frame, node: ast.Call, signature: Signature) -> dict[str, 
     """Arguments by parameter name. Raises SourceError (wrong-arguments)."""
     names = [p.name for p in signature.parameters]
     if len(node.args) > len(names):
-        message = f"{signature.name} takes {len(names)} arguments, not {len(node.args)}"
+        message = f"{signature.name} takes at most {len(names)} arguments, not {len(node.args)}"
         raise frame.error(node.args[len(names)], message, "wrong-arguments")
     given = dict(zip(names, node.args, strict=False))
     for keyword in node.keywords:

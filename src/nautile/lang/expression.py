@@ -305,9 +305,10 @@ def read_tensor(
 def _check_rank(frame: Frame, node: ast.AST, label: str, tensor: Tensor, given: int) -> None:
     rank = len(tensor.shape)
     if given != rank:
-        shape = ", ".join(map(str, tensor.shape)) or "a scalar"
+        shape = ", ".join(map(str, tensor.shape))
+        has = f"has {rank} dimension{'s' * (rank > 1)} ({shape})" if rank else "is a scalar"
         indices = f"{given} {'index is' if given == 1 else 'indices are'} given"
-        message = f"{label} has {rank} dimensions ({shape}), but {indices}"
+        message = f"{label} {has}, but {indices}"
         raise frame.error(node, message, "wrong-rank")
 
 

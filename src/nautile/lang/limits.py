@@ -30,8 +30,8 @@ MAX_BRACKETS = 100
 MAX_DEPTH = 200
 MAX_TERMS = 50_000
 MAX_CALL_DEPTH = 32
-MAX_CALLS = 5_000
-MAX_DEFINITIONS = 5_000
+MAX_CALLS = 1_000
+MAX_DEFINITIONS = 2_000
 
 _TOKEN = re.compile(
     r"#[^\r\n]*|'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\r\n])*+'|\"(?:\\.|[^\"\\\r\n])*+\"|[\[({})\]]",

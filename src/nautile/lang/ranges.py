@@ -87,9 +87,10 @@ class Ranges:
         self.left: dict[str, Axis] = {}
         self.inner: dict[tuple[int, str], Axis] = {}
         self._bound: list[tuple[int, Binder]] = []
+        self._missing: list[Binder] = []
 
     def find(self, left: ast.expr | None, value: ast.expr) -> None:
-        """Find every range of `[left] = value`. Raises SourceError (no-range, size-mismatch)."""
+        """Find every range of `[left] = value`. Raises SourceError (size-mismatch)."""
         items = bracket(self.frame, left) if left is not None else ()
         scope = {name: self._binder(name, node, size) for name, node, size in items}
         self.find_in(scope, value)
@@ -111,13 +112,19 @@ class Ranges:
 
     def _seal(self, binder: Binder) -> Axis:
         if binder.extent is None:
+            self._missing.append(binder)
+        spelled = binder.alias or Binding(binder.name, self.frame.level, 0)
+        return self.frame.session.axis(spelled.name, binder.extent or 1, spelled.level)
+
+    def check(self) -> None:
+        """Raises SourceError (no-range) for an index whose range nothing tells. It is called after
+        the terms are built, so that a misspelt tensor is reported as such."""
+        for binder in self._missing:
             message = (
                 f"the index {binder.name} has no range: use it directly, as in `x[{binder.name}]`, "
                 f"or declare it, as in `{binder.name}: N`"
             )
             raise self.frame.error(binder.node, message, "no-range")
-        spelled = binder.alias or Binding(binder.name, self.frame.level, 0)
-        return self.frame.session.axis(spelled.name, binder.extent, spelled.level)
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):

@@ -30,7 +30,6 @@ from nautile.terms import (
     Term,
     children,
     substitute,
-    walk,
 )
 from nautile.types import type_over
 
@@ -140,10 +139,16 @@ class Session:
 
     def note(self, term: Term) -> Term:
         """The term itself, its type and depth known from now on. Raises LimitError."""
-        if term not in self.types:
-            for part in walk(term):
-                if part not in self.types:
-                    self._note(part)
+        stack = [term]
+        while stack:
+            part = stack[-1]
+            unknown = [c for c in children(part) if c not in self.types]
+            if unknown:
+                stack += unknown
+            elif part not in self.types:
+                self._note(stack.pop())
+            else:
+                stack.pop()
         return term
 
     def _note(self, term: Term) -> None:
