@@ -12,6 +12,7 @@ from nautile.dtypes import is_float, round_to
 from nautile.errors import InputError
 from nautile.inline import Definitions
 from nautile.oracle.evaluation import Evaluator, Fetch
+from nautile.oracle.grid import Question
 from nautile.oracle.scope import BUDGET, Positions, Scope, halves, sizes, weight
 from nautile.oracle.values import Array, Value, cast, spread
 from nautile.terms import Axis, Buffer, Program, Term
@@ -92,14 +93,13 @@ def lazy(
         if buffer.name not in definitions:
             return fetch(buffer, index)
         axes, term = definitions[buffer.name]
-        grid = [np.unique(i, return_inverse=True) for i in index]
-        asked = tuple(at.tobytes() for at, _ in grid)
-        if kept.get(buffer.name, ((), None))[0] != asked or buffer.name not in kept:
-            at = {a: p for a, (p, _) in zip(axes, grid, strict=True)}
+        question = Question.of(index)
+        known = kept.get(buffer.name)
+        if known is None or known[0] != question.key:
+            at = dict(zip(axes, question.at, strict=True))
             found = evaluate(term, read, at, precision=precision, casts=casts, budget=budget)
-            kept[buffer.name] = (asked, found)
-        inverse = [back.reshape(i.shape) for (_, back), i in zip(grid, index, strict=True)]
-        return np.asarray(kept[buffer.name][1][tuple(inverse)])
+            known = kept[buffer.name] = (question.key, found)
+        return question.answer(known[1])
 
     return read
 

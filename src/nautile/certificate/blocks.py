@@ -1,0 +1,207 @@
+"""Do the tile programs compute it? Sampled blocks through the interpreter, in float32.
+
+A block must write every element of its share of each output, and nothing outside of it; shares
+start out as NaN. Values are judged against the float64 reference and the source's naive evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nautile.certificate.drawing import Drawn
+from nautile.certificate.model import Check
+from nautile.certificate.places import Grid, fitted, spread_within
+from nautile.certificate.subject import Subject, Target
+from nautile.codegen.interpret import Written, block_count, interpret
+from nautile.codegen.tile import Loop, Mma, Statement, TileProgram
+from nautile.extract.kernel import Kernel, Part
+from nautile.judge import Verdict, judge
+from nautile.oracle import evaluate
+from nautile.oracle.programs import stored
+from nautile.terms import Online, Output, Reduce, walk
+
+__all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
+
+Array = npt.NDArray[Any]
+Tiles = Mapping[str, Sequence[TileProgram]]
+_CASES = (("ordinary", 3), ("large", 1), ("zeros", 1))
+_SAMPLES = 4096
+_LOADS = 1 << 21
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One block's part of one output: where it starts, and what was written (NaN elsewhere)."""
+
+    starts: tuple[int, ...]
+    values: Array
+    complaint: str = ""
+
+
+def check_blocks(subject: Subject, tiles: Tiles) -> Iterator[Check]:
+    """One check for each kernel that has tile programs."""
+    for kernel in subject.plan.kernels:
+        if kernel.name in tiles:
+            yield _check_kernel(subject, kernel, tiles[kernel.name])
+
+
+def _check_kernel(subject: Subject, kernel: Kernel, programs: Sequence[TileProgram]) -> Check:
+    name = f"tile program of {kernel.name}"
+    if len(programs) != len(kernel.parts):
+        detail = f"{len(programs)} tile programs for {len(kernel.parts)} parts"
+        return Check(name, False, detail=detail)
+    found = [
+        (case, verdict)
+        for part, program in zip(kernel.parts, programs, strict=True)
+        for case, count in _CASES
+        for verdict in _check_case(subject, part, program, case, count)
+    ]
+    bad = list(dict.fromkeys(f"{case}: {v.detail}" for case, v in found if not v.passed))
+    return Check(
+        name=name,
+        passed=not bad and bool(found),
+        max_relative_error=max(
+            (v.max_relative_error for c, v in found if c == "ordinary"), default=0
+        ),
+        rmse_ratio=max((v.rmse_ratio for _, v in found), default=0.0),
+        samples=sum(v.samples for _, v in found),
+        detail="; ".join(bad[:4]) or f"{len(found)} shares of blocks, each written completely",
+    )
+
+
+def _check_case(
+    subject: Subject, part: Part, program: TileProgram, case: str, count: int
+) -> Iterator[Verdict]:
+    rng = np.random.default_rng([subject.seed, *case.encode(), *program.name.encode()])
+    drawn = subject.drawn(case)
+    for block in _sample_blocks(block_count(program), count, rng):
+        pieces = list(interpret(program, subject.chosen.fetch(drawn, "f64"), [block]))
+        for output in part.outputs:
+            target = next(t for t in subject.targets if t.output == output)
+            share = _share(program, output, block, pieces)
+            yield _judge_share(subject, target, share, drawn, rng)
+
+
+def _sample_blocks(
+    counts: tuple[int, ...], count: int, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
+    """The last block, the first, and random ones."""
+    total = math.prod(counts)
+    chance = [int(n) for n in rng.integers(0, total, count)]
+    order = [total - 1, 0, *chance] if count > 1 else chance
+    numbers = list(dict.fromkeys(order))[:count]
+    return [tuple(int(i) for i in np.unravel_index(n, counts)) if counts else () for n in numbers]
+
+
+def _share(
+    program: TileProgram, output: Output, block: tuple[int, ...], pieces: Sequence[Written]
+) -> _Share:
+    """What the block wrote of its share of one output."""
+    spans = _spans(program, output, block)
+    starts = tuple(a for a, _ in spans)
+    values = np.full([b - a for a, b in spans], np.nan)
+    seen = np.zeros(values.shape, dtype=np.bool_)
+    for piece in pieces:
+        if piece.buffer.name == output.buffer.name:
+            inside = [(p >= a) & (p < b) for p, (a, b) in zip(piece.positions, spans, strict=True)]
+            if not all(i.all() for i in inside):
+                return _Share(starts, values, f"{output.buffer.name}: block {block} strays")
+            at = tuple(p - a for p, a in zip(piece.positions, starts, strict=True))
+            values[at] = np.asarray(piece.values).astype(np.float64)
+            seen[at] = True
+    missing = int(seen.size - seen.sum())
+    if missing:
+        said = f"{output.buffer.name}: block {block} leaves {missing} of {seen.size} unwritten"
+        return _Share(starts, values, said)
+    return _Share(starts, values)
+
+
+def _spans(program: TileProgram, output: Output, block: tuple[int, ...]) -> list[tuple[int, int]]:
+    """First and last position (exclusive) of the block's share along each axis of the output."""
+    number = dict(zip(program.grid, block, strict=True))
+    spans = []
+    for axis in output.axes:
+        start = number.get(axis, 0) * program.tiles[axis]
+        stop = start + program.tiles[axis] if axis in number else axis.extent
+        spans.append((start, min(stop, axis.extent)))
+    return spans
+
+
+def _judge_share(
+    subject: Subject,
+    target: Target,
+    share: _Share,
+    drawn: Drawn,
+    rng: np.random.Generator,
+) -> Verdict:
+    if share.complaint:
+        return Verdict(False, 0.0, 0.0, share.values.size, share.complaint)
+    grid = _grid_within(target, share, rng)
+    local = [p - s for p, s in zip(grid.values(), share.starts, strict=True)]
+    actual = share.values[np.ix_(*local)] if local else share.values
+    reference, naive = naive_and_reference(subject, target, grid, drawn)
+    dtype = target.output.buffer.dtype
+    verdict = judge(actual, reference, naive, dtype, floor=sum_floor(target))
+    said = f"{target.output.buffer.name}: {verdict.detail}" if not verdict.passed else ""
+    return Verdict(
+        verdict.passed, verdict.max_relative_error, verdict.rmse_ratio, verdict.samples, said
+    )
+
+
+def _grid_within(target: Target, share: _Share, rng: np.random.Generator) -> Grid:
+    """Positions of the share to compare: all of a short axis, some of a long one, few enough that
+    the reference reads a bounded number of elements."""
+    shape = share.values.shape
+    counts = fitted(target.axes, shape, [target.term], _SAMPLES, _LOADS)
+    return {
+        axis: np.array(spread_within(start, start + n, c, rng), dtype=np.int64)
+        for axis, start, n, c in zip(target.axes, share.starts, shape, counts, strict=True)
+    }
+
+
+def naive_and_reference(
+    subject: Subject, target: Target, grid: Grid, drawn: Drawn
+) -> tuple[Array, Array]:
+    """float64 values without roundings, and the naive evaluation rounded to the stored type; of the
+    source's term, or of the plan's own where the source has no name for the tensor."""
+    side = subject.source if target.named else subject.chosen
+    exact = side.fetch(drawn, "f64", casts=False)
+    reference = evaluate(target.term, exact, grid, casts=False)
+    naive = evaluate(target.term, side.fetch(drawn, "mma"), grid, precision="mma")
+    return reference, stored(naive, target.output.buffer.dtype)
+
+
+def sum_floor(target: Target) -> float:
+    """The relative error of summing in order in float32 along the longest reduction."""
+    extents = [t.axis.extent for t in walk(target.term) if isinstance(t, (Reduce, Online))]
+    return 2.0**-24 * math.sqrt(max(extents, default=1))
+
+
+def check_operands(tiles: Tiles) -> Check | None:
+    """Which operands of contractions are rounded, and whether a rule allows it: float32 rounds to
+    the other operand's bf16, f16 or fp8 only. None where nothing is rounded."""
+    said: dict[str, bool] = {}
+    for kernel, programs in tiles.items():
+        for mma in (m for p in programs for m in _contractions(p.body)):
+            for tile, other in ((mma.left, mma.right), (mma.right, mma.left)):
+                if tile.dtype in ("f32", "f64") and mma.operand not in ("f32", "f64"):
+                    allowed = tile.dtype == "f32" and other.dtype == mma.operand
+                    text = f"{kernel}: {tile.dtype} operand to {mma.operand}"
+                    said[text] = said.get(text, True) and allowed
+    if not said:
+        return None
+    return Check("operand rounding", all(said.values()), detail="; ".join(said))
+
+
+def _contractions(body: Sequence[Statement]) -> Iterator[Mma]:
+    for statement in body:
+        if isinstance(statement, Mma):
+            yield statement
+        if isinstance(statement, Loop):
+            yield from _contractions(statement.body)

@@ -1,0 +1,106 @@
+"""The certificate of a plan, and the reference that a bundle carries for the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nautile.certificate.blocks import check_blocks, check_operands, naive_and_reference, sum_floor
+from nautile.certificate.meaning import check_meaning, positions_for
+from nautile.certificate.model import Certificate, Check
+from nautile.certificate.subject import Subject, Target, subject_of
+from nautile.codegen.tile import TileProgram
+from nautile.extract.kernel import Plan
+from nautile.judge import to_json
+from nautile.terms import Output, Program, buffers
+
+__all__ = ["certify", "expected"]
+
+_GPU_CASES = ("ordinary", "zeros")
+
+
+def certify(
+    program: Program,
+    plan: Plan,
+    tile_programs: Mapping[str, Sequence[TileProgram]] | None = None,
+    *,
+    seed: int = 0,
+    samples: int = 1024,
+) -> Certificate:
+    """Check a plan (and the tile programs of its kernels, by kernel name) against its source.
+
+    `samples` bounds the elements of one tensor that are compared on ordinary inputs; adversarial
+    ones take an eighth of it each. A failed check is part of the result, never an exception."""
+    structure = _structure(program, plan)
+    if not structure.passed:
+        return Certificate(program.name, (structure,), seed)
+    subject = subject_of(program, plan, seed)
+    checks = [structure, *check_meaning(subject, samples=samples)]
+    if tile_programs:
+        checks += check_blocks(subject, tile_programs)
+        rounding = check_operands(tile_programs)
+        checks += [rounding] if rounding else []
+    return Certificate(program.name, tuple(checks), seed)
+
+
+def _structure(program: Program, plan: Plan) -> Check:
+    """Every output is stored once, in its shape and type, and nothing is read before it is made."""
+    ready = {b.name for b in program.inputs}
+    wrong: list[str] = []
+    for kernel in plan.kernels:
+        read = {b.name for b in buffers(*(o.term for o in kernel.outputs))}
+        wrong += [f"{kernel.name} reads {n} before it is made" for n in sorted(read - ready)]
+        made = [o.buffer.name for o in kernel.outputs]
+        wrong += [f"{kernel.name} makes {n} again" for n in made if n in ready]
+        ready |= set(made)
+    stored = {o.buffer.name: o for k in plan.kernels for o in k.outputs}
+    wrong += [said for o in program.outputs if (said := _unlike(o, stored.get(o.buffer.name)))]
+    return Check("structure", not wrong, samples=0, detail="; ".join(wrong))
+
+
+def _unlike(wanted: Output, made: Output | None) -> str:
+    name = wanted.buffer.name
+    if made is None:
+        return f"output {name} is not made"
+    if made.buffer != wanted.buffer:
+        return f"output {name} is {made.buffer}, expected {wanted.buffer}"
+    if tuple(a.extent for a in made.axes) != made.buffer.shape:
+        return f"output {name} is stored over other extents than its shape"
+    return ""
+
+
+def expected(program: Program, plan: Plan, *, seed: int = 0, samples: int = 512) -> dict[str, Any]:
+    """What a GPU must give, as JSON: for each case how inputs are drawn (`kinds`, see samples.py),
+    and for each output a grid of positions (one list an axis), the float64 `reference` and `naive`
+    values over it in row-major order, and the extra `floor` that the judge is given."""
+    subject = subject_of(program, plan, seed, cuts=False)
+    targets = [t for t in subject.targets if _is_output(program, t)]
+    cases = [_expected_case(subject, targets, case, samples) for case in _GPU_CASES]
+    return {"version": 1, "seed": seed, "cases": cases}
+
+
+def _is_output(program: Program, target: Target) -> bool:
+    return target.output.buffer.name in {o.buffer.name for o in program.outputs}
+
+
+def _expected_case(
+    subject: Subject, targets: Sequence[Target], case: str, samples: int
+) -> dict[str, Any]:
+    drawn = subject.drawn(case)
+    outputs = []
+    for target in targets:
+        grid = positions_for(subject, target, case, samples)
+        reference, naive = naive_and_reference(subject, target, grid, drawn)
+        outputs.append(
+            {
+                "buffer": target.output.buffer.name,
+                "dtype": target.output.buffer.dtype,
+                "positions": [np.asarray(p).tolist() for p in grid.values()],
+                "reference": to_json(reference),
+                "naive": to_json(naive),
+                "floor": sum_floor(target),
+            }
+        )
+    return {"case": case, "kinds": dict(drawn.kinds), "outputs": outputs}

@@ -1,0 +1,148 @@
+"""Do the chosen kernels mean what the source means? Both in float64, at the same places.
+
+No rounding is compared here, so the tolerance is tight: 1e-9 of the element or its row, and a small
+part of the error that the source makes in float32, which tells how ill-conditioned a place is. Cuts
+that do not hold (a kernel may compute one stored tensor from another where the source goes back to
+its inputs) are given up, and everything is compared from the inputs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nautile.certificate.model import Check
+from nautile.certificate.places import Grid, places
+from nautile.certificate.recipes import CASES
+from nautile.certificate.subject import Subject, Target
+from nautile.judge import MOST
+from nautile.oracle import evaluate
+from nautile.terms import Axis, Term
+
+__all__ = ["agreement", "check_meaning", "check_target", "positions_for"]
+
+Array = npt.NDArray[Any]
+_TIGHT = 1e-9
+_SHARE = 2.0**-17
+"""Of the error in tensor-core precision (2**-9 and more): float64 errs 2**-44 times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How one tensor agreed in one case."""
+
+    passed: bool
+    error: float
+    samples: int
+    detail: str = ""
+
+
+def check_meaning(subject: Subject, *, samples: int) -> Iterator[Check]:
+    """One check for each tensor that the source has a name for."""
+    composed: Subject | None = None
+    for target in subject.targets:
+        if not target.named:
+            continue
+        check = check_target(subject, target, samples)
+        if not check.passed and subject.cut:
+            composed = composed or subject.composed()
+            check = _again(composed, target, samples)
+        yield check
+
+
+def _again(composed: Subject, target: Target, samples: int) -> Check:
+    """The check of one tensor from the program's inputs on."""
+    whole = next(t for t in composed.targets if t.output == target.output)
+    return check_target(composed, whole, max(16, samples // 16))
+
+
+def check_target(subject: Subject, target: Target, samples: int) -> Check:
+    """One tensor in every case."""
+    found: list[tuple[str, Agreement]] = []
+    for case in CASES:
+        limit = samples if case == "ordinary" else max(8, samples // 8)
+        result = _compare(subject, target, case, limit)
+        found.append((case, result))
+        if case == "ordinary" and result.detail == "nan":
+            found.append(("positive", _compare(subject, target, "positive", samples)))
+    return _merged(target, found)
+
+
+def _merged(target: Target, found: list[tuple[str, Agreement]]) -> Check:
+    bad = [f"{case}: {a.detail}" for case, a in found if not a.passed]
+    return Check(
+        name=f"meaning of {target.output.buffer.name}",
+        passed=not bad,
+        max_relative_error=max(a.error for _, a in found),
+        samples=sum(a.samples for _, a in found),
+        detail="; ".join(bad) or "float64, inputs " + ", ".join(c for c, _ in found),
+    )
+
+
+def _compare(subject: Subject, target: Target, case: str, limit: int) -> Agreement:
+    drawn = subject.drawn(case)
+    grid = positions_for(subject, target, case, limit)
+    theirs_at = dict(zip(target.output.axes, grid.values(), strict=True))
+    expected = evaluate(target.term, subject.source.fetch(drawn, "f64"), grid)
+    fetch = subject.source.fetch(drawn, "mma")
+    naive = evaluate(target.term, fetch, grid, precision="mma")
+    actual = evaluate(target.output.term, subject.chosen.fetch(drawn, "f64"), theirs_at)
+    return agreement(actual, expected, naive)
+
+
+def positions_for(subject: Subject, target: Target, case: str, limit: int) -> Grid:
+    """Where a target is looked at in a case."""
+    rng = np.random.default_rng([subject.seed, *case.encode(), *target.output.buffer.name.encode()])
+    terms: tuple[Term, ...] = (target.term, target.output.term)
+    tiles = _tiles(subject, target)
+    return places(target.axes, terms, tiles, rng, limit=limit, loads=max(1 << 18, limit << 11))
+
+
+def _tiles(subject: Subject, target: Target) -> dict[Axis, int]:
+    """The tiles of the part that makes the target, by the source's axes."""
+    for kernel in subject.plan.kernels:
+        for part in kernel.parts:
+            if target.output in part.outputs:
+                pairs = zip(target.axes, target.output.axes, strict=True)
+                return {a: part.tiles.get(b, b.extent) for a, b in pairs}
+    return {}
+
+
+def agreement(actual: Array, expected: Array, naive: Array) -> Agreement:
+    """Whether float64 values agree within the tolerance."""
+    x, y, z = (np.asarray(v, dtype=np.float64) for v in (actual, expected, naive))
+    x, y, z = (v.reshape(-1, v.shape[-1] if v.ndim else 1) for v in (x, y, z))
+    if actual.dtype.kind != "f" or expected.dtype.kind != "f":
+        wrong = int((x != y).sum())
+        return Agreement(not wrong, MOST if wrong else 0.0, x.size, f"{wrong} of {x.size} differ")
+    lost = np.isfinite(y) & np.isfinite(z) & ~np.isfinite(x)
+    lost |= np.isnan(y) & np.isnan(z) & ~np.isnan(x)
+    lost |= np.isinf(y) & np.isinf(z) & (x != y)
+    if lost.any():
+        said = f"{x[lost][0]:.6g} where the source gives {y[lost][0]:.6g}"
+        return Agreement(False, MOST, x.size, f"{int(lost.sum())} of {x.size}: {said}")
+    return _close(x, y, z)
+
+
+def _close(x: Array, y: Array, z: Array) -> Agreement:
+    usable = np.isfinite(x) & np.isfinite(y)
+    if not usable.any():
+        return Agreement(True, 0.0, x.size, "nan")
+    y0 = np.where(usable, y, 0.0)
+    error = np.abs(np.where(usable, x, 0.0) - y0)
+    scale = np.maximum(np.abs(y0), np.sqrt(np.mean(y0**2, axis=1, keepdims=True)))
+    known = np.isfinite(z) & usable
+    slack = np.where(known, np.abs(np.where(known, z, 0.0) - y0) * _SHARE, scale * 1e-6)
+    relative = np.divide(error, scale, out=np.where(error == 0, 0.0, MOST), where=scale > 0)
+    worst = float(relative.max())
+    wrong = error > scale * _TIGHT + slack
+    some_nan = "nan" if np.isnan(y).any() else ""
+    if not wrong.any():
+        return Agreement(True, worst, x.size, some_nan)
+    i = tuple(np.argwhere(wrong)[0])
+    said = f"{int(wrong.sum())} of {x.size} differ, such as {x[i]:.9g} for {y[i]:.9g}"
+    return Agreement(False, min(worst, MOST), x.size, said)

@@ -1,0 +1,120 @@
+"""The two sides of a certificate: what the source means, and what the plan computes.
+
+Where the plan stores a definition of the source under its own name, both sides are **cut** there:
+whoever reads it is given the same drawn values on both sides, and whoever makes it is compared with
+the definition. So a large program is certified kernel by kernel, at the cost of single rows. Other
+intermediates are the plan's own and are evaluated where they are read, rounded to their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nautile.certificate.drawing import Array, Drawn
+from nautile.certificate.recipes import is_positive, recipes
+from nautile.extract.kernel import Plan
+from nautile.inline import Definitions
+from nautile.oracle import Fetch, lazy
+from nautile.terms import Axis, Buffer, Cast, Output, Program, Term, buffers
+
+__all__ = ["Side", "Subject", "Target", "stored_term", "subject_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How loads of one side are answered: the definitions that are evaluated on demand, and the
+    stored types of what is drawn."""
+
+    definitions: Definitions
+    stored: Mapping[str, str] = field(default_factory=dict)
+
+    def fetch(self, drawn: Drawn, precision: str, *, casts: bool = True) -> Fetch:
+        """The side's fetch in a precision."""
+
+        def read(buffer: Buffer, index: tuple[Array, ...]) -> Array:
+            dtype = self.stored.get(buffer.name, buffer.dtype)
+            return drawn(Buffer(buffer.name, buffer.shape, dtype), index)
+
+        return lazy(self.definitions, read, precision=precision, casts=casts)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One tensor that a kernel stores: the source's term for it (over `axes`; the plan's own term
+    where the source has no name for it), and the plan's output."""
+
+    kernel: str
+    axes: tuple[Axis, ...]
+    term: Term
+    output: Output
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A program and its plan, ready for comparison. `cut` names the shared intermediates."""
+
+    program: Program
+    plan: Plan
+    seed: int
+    cut: frozenset[str]
+    source: Side
+    chosen: Side
+    targets: tuple[Target, ...]
+
+    def kinds(self, case: str) -> dict[str, str]:
+        """How inputs and shared intermediates are drawn in a case (one of recipes.CASES)."""
+        kinds = recipes(self.program, case)
+        for d in self.program.definitions:
+            if d.name in self.cut:
+                spread = {"large": "normal:1e4", "tiny": "normal:0.001"}.get(case, case)
+                kinds[d.name] = "normal" if case == "ordinary" else spread
+                if is_positive(d.body, self.program) or case == "positive":
+                    kinds[d.name] = "uniform:0.5:1.5"
+        return kinds
+
+    def drawn(self, case: str) -> Drawn:
+        """The tensors of a case, for both sides."""
+        return Drawn(self.seed, self.kinds(case))
+
+    def composed(self) -> Subject:
+        """The same without cuts: everything follows from the program's inputs."""
+        return subject_of(self.program, self.plan, self.seed, cuts=False)
+
+
+def subject_of(program: Program, plan: Plan, seed: int, *, cuts: bool = True) -> Subject:
+    """Set up both sides. What the plan lacks is left to the structure check."""
+    made = {o.buffer.name: o for k in plan.kernels for o in k.outputs}
+    cut = _shared(program, plan, made) if cuts else frozenset()
+    own = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in cut}
+    named = {o.buffer.name: (o.axes, o.term) for o in program.outputs}
+    named |= {d.name: (d.axes, d.body) for d in program.definitions}
+    theirs = {n: (o.axes, stored_term(o)) for n, o in made.items() if n not in cut}
+    stored = {n: made[n].buffer.dtype for n in cut}
+    targets = tuple(_target(k.name, o, named) for k in plan.kernels for o in k.outputs)
+    return Subject(program, plan, seed, cut, Side(own), Side(theirs, stored), targets)
+
+
+def _target(kernel: str, output: Output, known: Definitions) -> Target:
+    name = output.buffer.name
+    if name in known and tuple(a.extent for a in known[name][0]) == output.buffer.shape:
+        return Target(kernel, known[name][0], known[name][1], output, True)
+    return Target(kernel, output.axes, output.term, output, False)
+
+
+def stored_term(output: Output) -> Term:
+    """What a reader of a stored tensor gets."""
+    exact = output.buffer.dtype in ("f64", "i64", "bool")
+    return output.term if exact else Cast(output.buffer.dtype, output.term)
+
+
+def _shared(program: Program, plan: Plan, made: Mapping[str, Output]) -> frozenset[str]:
+    """Definitions that the plan stores as they are and reads again."""
+    read = {b.name for k in plan.kernels for b in buffers(*(o.term for o in k.outputs))}
+    found = set()
+    for d in program.definitions:
+        output = made.get(d.name)
+        if output and d.name in read and d.dtype in ("f32", "f64") and output.axes == d.axes:
+            found.add(d.name)
+    return frozenset(found)
