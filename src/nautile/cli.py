@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from nautile import __version__
@@ -56,22 +55,16 @@ Memory = Annotated[float, typer.Option(help="Memory limit of the saturation proc
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     try:
-        status = app(args=arguments, prog_name="nautile", standalone_mode=False)
-        return status if isinstance(status, int) else 0
-    except click.exceptions.Abort:
-        return _say("interrupted", 130)
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except click.exceptions.Exit as error:
-        return error.exit_code
-    except KeyboardInterrupt:
-        return _say("interrupted", 130)
+        app(args=arguments, prog_name="nautile")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except NautileError as error:
         return _say(f"error: {error}", error.exit_status)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return 0
 
 
 def _say(message: str, status: int = 0) -> int:
@@ -108,10 +101,10 @@ def optimize(
     seconds: Seconds = 10.0,
     rows: Rows = 50_000,
     memory: Memory = 4.0,
-) -> int:
+) -> None:
     """Optimize programs: print what was found, and write bundles with -o."""
     options = _options(target, numerics, arch, seconds, rows, memory, compile, output)
-    return _each(files, dims, options, output, as_json, quiet)
+    raise typer.Exit(_each(files, dims, options, output, as_json, quiet))
 
 
 @app.command()
@@ -127,10 +120,10 @@ def build(
     seconds: Seconds = 10.0,
     rows: Rows = 50_000,
     memory: Memory = 4.0,
-) -> int:
+) -> None:
     """Optimize, compile to cubins (no GPU needed) and write one bundle a program."""
     options = _options(target, numerics, arch, seconds, rows, memory, True, output)
-    return _each(files, dims, options, output, as_json, quiet)
+    raise typer.Exit(_each(files, dims, options, output, as_json, quiet))
 
 
 @app.command()
@@ -140,13 +133,13 @@ def run(
     output: Annotated[Path | None, typer.Option("-o", help="Where to save outputs (.npz).")] = None,
     check: Annotated[bool, typer.Option(help="Check sampled outputs on the GPU.")] = False,
     as_json: Json = False,
-) -> int:
+) -> None:
     """Run a bundle on the GPU."""
     from nautile import runtime
 
     report = runtime.run_command(bundle, inputs=inputs, output=output, check=check)
     _print(report, as_json)
-    return 3 if report.get("verdict") == "fail" else 0
+    raise typer.Exit(3 if report.get("verdict") == "fail" else 0)
 
 
 @app.command()
