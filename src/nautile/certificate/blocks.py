@@ -30,7 +30,7 @@ __all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
 
 Array = npt.NDArray[Any]
 Tiles = Mapping[str, Sequence[TileProgram]]
-_CASES = (("ordinary", 3), ("large", 1), ("zeros", 1))
+_CASES = (("ordinary", 2), ("large", 1))
 _SAMPLES = 4096
 _LOADS = 1 << 21
 
@@ -113,7 +113,8 @@ def _share(
             if not all(i.all() for i in inside):
                 return _Share(starts, values, f"{output.buffer.name}: block {block} strays")
             at = tuple(p - a for p, a in zip(piece.positions, starts, strict=True))
-            values[at] = np.asarray(piece.values).astype(np.float64)
+            written = np.asarray(piece.values).astype(np.float64)
+            values[at] = written if at else written.reshape(())
             seen[at] = True
     missing = int(seen.size - seen.sum())
     if missing:

@@ -1,0 +1,307 @@
+"""Certificates: right plans pass, and every kind of wrong plan fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from nautile.certificate import certify, expected
+from nautile.codegen.lower import lower
+from nautile.codegen.tile import TileProgram
+from nautile.extract.kernel import Kernel, Part, Plan
+from nautile.judge import from_json, judge
+from nautile.oracle import run
+from nautile.samples import decode, encode, values
+from nautile.terms import Buffer, Const, Load, Output, Program, Term, apply
+
+from .plans import FREE, fused, is_apply, online, plan_of, program_of, replaced, stored
+
+ATTENTION = """
+def attend(Q: bf16[H,T,D], K: bf16[G,S,D], V: bf16[G,S,E], *, H=4, G=2, T=200, S=300, D=32, E=16)
+        -> bf16[H,T,E]:
+    x[h,t,s] = sum[d](Q[h,t,d] * K[h//(H//G),s,d]) * D**-0.5
+    m[h,t,s] = where(s <= t + (S - T), x[h,t,s], -inf)
+    p[h,t,s] = softmax[s](m[h,t,s])
+    O[h,t,e] = sum[s](p[h,t,s] * V[h//(H//G),s,e])
+    return O
+""".replace("\n        ->", " ->")
+
+SPLIT = ATTENTION.replace(
+    """    p[h,t,s] = softmax[s](m[h,t,s])
+    O[h,t,e] = sum[s](p[h,t,s] * V[h//(H//G),s,e])
+""",
+    """    p[h,t,s] = exp(m[h,t,s] - max[u: S](m[h,t,u]))
+    O[h,t,e] = sum[s](p[h,t,s] * V[h//(H//G),s,e]) / sum[s](p[h,t,s])
+""",
+)
+
+NORM = """
+def norm(X: bf16[N,C], R: bf16[N,C], g: f32[C], *, N=300, C=256) -> (bf16[N,C], bf16[N,C]):
+    h[n,c] = X[n,c] + R[n,c]
+    r[n] = rsqrt(mean[c](h[n,c] * h[n,c]) + 1e-5)
+    y[n,c] = h[n,c] * r[n] * g[c]
+    return y, h
+"""
+
+CHAIN = """
+def chain(X: bf16[N,C], W: bf16[F,C], V: bf16[C,F], *, N=120, C=64, F=96) -> bf16[N,C]:
+    u[n,f] = bf16(silu(sum[c](X[n,c] * W[f,c])))
+    y[n,c] = sum[f](u[n,f] * V[c,f]) + X[n,c]
+    return y
+"""
+
+
+def attention(change: Callable[[Term], Term] = lambda t: t) -> tuple[Program, Plan]:
+    """Attention with a softmax, and a plan that divides once, as the rules would."""
+    return program_of(ATTENTION), fused(program_of(SPLIT), change)
+
+
+def norm(change: Callable[[Term], Term] = lambda t: t) -> tuple[Program, Plan]:
+    program = program_of(NORM)
+    return program, fused(program, change)
+
+
+@pytest.mark.parametrize("change", [lambda t: t, online], ids=["naive", "online"])
+def test_attention_passes(change: Callable[[Term], Term]) -> None:
+    certificate = certify(*attention(change))
+    assert certificate.verdict == "pass", certificate.failures
+    assert certificate.samples > 500
+    assert certificate.max_relative_error < 1e-10
+
+
+def unshifted(root: Term) -> Term:
+    """exp(x - max) without its shift: equal over the reals, infinite for large scores."""
+    return replaced(
+        lambda t: is_apply("sub")(t) and getattr(t.arguments[1], "monoid", "") == "max",  # type: ignore[attr-defined]
+        lambda t: t.arguments[0],  # type: ignore[attr-defined]
+    )(root)
+
+
+def scaled(root: Term) -> Term:
+    return replaced(
+        lambda t: isinstance(t, Const) and isinstance(t.value, float) and 0.1 < t.value < 0.2,
+        lambda t: Const(t.value * 1.001),  # type: ignore[attr-defined]
+    )(root)
+
+
+MUTANTS: dict[str, Callable[[Term], Term]] = {
+    "mask dropped": replaced(is_apply("where"), lambda t: t.arguments[1]),  # type: ignore[attr-defined]
+    "mask one off": replaced(is_apply("le"), lambda t: apply("lt", *t.arguments)),  # type: ignore[attr-defined]
+    "mask off by one more": replaced(
+        is_apply("le"),
+        lambda t: apply("le", t.arguments[0], apply("add", t.arguments[1], Const(1))),  # type: ignore[attr-defined]
+    ),
+    "scale a thousandth off": scaled,
+    "unshifted": unshifted,
+    "repair sign": lambda t: online(t, -1.0),
+    "no repair": lambda t: online(t, repaired=False),
+}
+
+
+@pytest.mark.parametrize("name", list(MUTANTS))
+def test_wrong_attention_fails(name: str) -> None:
+    program, right = attention()
+    _, wrong = attention(MUTANTS[name])
+    assert wrong != right
+    certificate = certify(program, wrong)
+    assert certificate.verdict == "fail"
+    assert [c.name for c in certificate.failures] == ["meaning of O"]
+
+
+NORM_MUTANTS: dict[str, Callable[[Term], Term]] = {
+    "no eps": replaced(lambda t: t is Const(1e-5), lambda t: Const(0.0)),
+    "sum for mean": replaced(lambda t: isinstance(t, Const) and t.value in (256, 256.0, 1 / 256),
+                             lambda t: Const(1.0)),
+    "sign": replaced(is_apply("rsqrt"), lambda t: apply("neg", t)),
+    "square root": replaced(is_apply("rsqrt"), lambda t: apply("div", Const(1.0), t.arguments[0])),  # type: ignore[attr-defined]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(NORM_MUTANTS))
+def test_wrong_norms_fail(name: str) -> None:
+    assert certify(*norm()).verdict == "pass"
+    program, wrong = norm(NORM_MUTANTS[name])
+    assert wrong != norm()[1]
+    assert certify(program, wrong).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("names", "dtypes", "verdict"),
+    [
+        (("u",), {}, "pass"),
+        (("u",), {"u": "bf16"}, "pass"),
+        (("u",), {"u": "f16"}, "fail"),
+        (("u",), {"u": "f8e4m3"}, "fail"),
+    ],
+)
+def test_a_stored_tensor_may_be_as_narrow_as_its_readers_round_it(
+    names: tuple[str, ...], dtypes: dict[str, str], verdict: str
+) -> None:
+    program = program_of(CHAIN)
+    assert certify(program, stored(program, names, dtypes)).verdict == verdict
+
+
+def test_a_narrow_store_that_no_reader_asked_for_fails() -> None:
+    program = program_of(NORM)
+    assert certify(program, stored(program, ("r",))).verdict == "pass"
+    assert certify(program, stored(program, ("r",), {"r": "bf16"})).verdict == "fail"
+
+
+def test_a_kernel_may_read_another_stored_tensor_than_the_source() -> None:
+    # y from the stored z = 2*x, where the source goes back to x: the cut at z does not hold.
+    text = """
+def twice(x: f32[N], *, N=64) -> (f32[N], f32[N]):
+    z[n] = 2 * x[n]
+    y[n] = 3 * x[n]
+    return z, y
+"""
+    program = program_of(text)
+    z, y = program.outputs
+    (n,) = z.axes
+    x = program.definitions[0].body
+    made = Output(z.buffer, (n,), x)
+    half = apply("mul", Const(1.5), Load(z.buffer, tuple(y.term.coordinates)))  # type: ignore[attr-defined]
+    assert certify(program, plan_of(made, Output(y.buffer, (n,), half))).verdict == "pass"
+    wrong = apply("mul", Const(1.25), half.arguments[1])
+    assert certify(program, plan_of(made, Output(y.buffer, (n,), wrong))).verdict == "fail"
+
+
+def test_a_plan_of_the_wrong_structure_fails() -> None:
+    program = program_of(NORM)
+    right = stored(program, ("r",))
+    late = Plan(right.kernels[::-1], (), 0.0, 0.0, 0.0)
+    assert "before it is made" in certify(program, late).checks[0].detail
+    missing = Plan(right.kernels[:-1], (), 0.0, 0.0, 0.0)
+    assert "output h is not made" in certify(program, missing).checks[0].detail
+    y = right.kernels[1].outputs[0]
+    narrow = Output(Buffer("y", y.buffer.shape, "f16"), y.axes, y.term)
+    other = plan_of(right.kernels[0].outputs[0], narrow, right.kernels[2].outputs[0])
+    assert "output y is" in certify(program, other).checks[0].detail
+
+
+# -- tile programs --------------------------------------------------------------------------------
+
+
+def streamed() -> tuple[Program, Plan, dict[str, tuple[TileProgram, ...]]]:
+    """Online attention, and its tile program on tiles that divide nothing."""
+    program, plan = attention(online)
+    output = plan.kernels[0].outputs[0]
+    axes = {a.family: a for a in output.axes}
+    s = next(a for a in _bound(output.term) if a.extent == 300)
+    part = Part((output,), {axes["h"]: 1, axes["t"]: 48, axes["e"]: 16, s: 64}, (s,))
+    kernel = Kernel("attend", (part,), FREE)
+    return program, Plan((kernel,), (), 0.0, 0.0, 0.0), {"attend": (lower(kernel, part),)}
+
+
+def _bound(term: Term) -> set:  # type: ignore[type-arg]
+    from nautile.terms import Online, Reduce, walk
+
+    return {t.axis for t in walk(term) if isinstance(t, (Reduce, Online))}
+
+
+def test_a_streamed_tile_program_passes_and_names_the_rounded_operand() -> None:
+    certificate = certify(*streamed())
+    assert certificate.verdict == "pass", certificate.failures
+    names = [c.name for c in certificate.checks]
+    assert names == ["structure", "meaning of O", "tile program of attend", "operand rounding"]
+    assert certificate.checks[-1].detail == "attend: f32 operand to bf16"
+    assert 0 < certificate.checks[2].rmse_ratio < 2
+    json.dumps(certificate.as_dict(), allow_nan=False)
+
+
+def test_wrong_tile_programs_fail() -> None:
+    from dataclasses import replace
+
+    from nautile.codegen.tile import Bounds, Fold, Loop, Write
+
+    program, plan, tiles = streamed()
+    (right,) = tiles["attend"]
+
+    def changed(step: Callable[[object], object]) -> TileProgram:
+        def visit(body: tuple) -> tuple:  # type: ignore[type-arg]
+            done = [step(s) for s in body]
+            return tuple(
+                replace(s, body=visit(s.body)) if isinstance(s, Loop) else s
+                for s in done
+                if s is not None
+            )
+
+        return replace(right, body=visit(right.body))
+
+    mutants = {
+        "unwritten": changed(lambda s: None if isinstance(s, Write) else s),
+        "no repair": changed(lambda s: replace(s, repair=None) if isinstance(s, Fold) else s),
+        "loop too short": changed(
+            lambda s: replace(s, bounds=Bounds(stop=Const(1))) if isinstance(s, Loop) else s
+        ),
+    }
+    for name, mutant in mutants.items():
+        certificate = certify(program, plan, {"attend": (mutant,)})
+        assert [c.name for c in certificate.failures] == ["tile program of attend"], name
+
+
+def test_an_operand_that_no_neighbour_has_rounded_fails() -> None:
+    from dataclasses import replace
+
+    from nautile.codegen.tile import Loop, Mma
+
+    program, plan, tiles = streamed()
+    (right,) = tiles["attend"]
+    body = tuple(
+        replace(
+            s,
+            body=tuple(replace(m, operand="f8e4m3") if isinstance(m, Mma) else m for m in s.body),
+        )
+        if isinstance(s, Loop)
+        else s
+        for s in right.body
+    )
+    certificate = certify(program, plan, {"attend": (replace(right, body=body),)})
+    assert {c.name for c in certificate.failures} == {"tile program of attend", "operand rounding"}
+
+
+# -- the reference for the GPU --------------------------------------------------------------------
+
+
+def test_the_stored_reference_is_what_the_whole_program_gives() -> None:
+    program, plan = attention(online)
+    stored_reference = json.loads(json.dumps(expected(program, plan, seed=5), allow_nan=False))
+    for case in stored_reference["cases"]:
+        arrays = {}
+        for b in program.inputs:
+            drawn = values(case["kinds"][b.name], 5, b.name, np.arange(b.size))
+            arrays[b.name] = decode(encode(drawn, b.dtype), b.dtype).reshape(b.shape)
+        outputs = run(program, arrays)
+        (entry,) = case["outputs"]
+        shape = [len(p) for p in entry["positions"]]
+        reference = from_json(entry["reference"], shape)
+        actual = outputs[entry["buffer"]][np.ix_(*entry["positions"])]
+        naive = from_json(entry["naive"], shape)
+        assert judge(actual, reference, naive, entry["dtype"], floor=entry["floor"]).passed
+        np.testing.assert_allclose(actual, reference, rtol=2**-7, atol=1e-6)
+        assert not judge(-actual, reference, naive, entry["dtype"]).passed
+
+
+def test_certificates_are_the_same_from_run_to_run() -> None:
+    first, second = (certify(*attention(online), seed=3) for _ in range(2))
+    assert first == second
+
+
+def test_a_scalar_result_is_certified() -> None:
+    program = program_of("""
+def loss(x: f32[N], *, N=1000) -> f32:
+    y = mean[n](x[n] * x[n])
+    return y
+""")
+    plan = fused(program)
+    (kernel,) = plan.kernels
+    part = kernel.parts[0]
+    (n,) = _bound(part.outputs[0].term)
+    streamed_part = Part(part.outputs, {n: 128}, (n,))
+    kernel = Kernel("loss", (streamed_part,), FREE)
+    tiles = {"loss": (lower(kernel, streamed_part),)}
+    certificate = certify(program, Plan((kernel,), (), 0.0, 0.0, 0.0), tiles)
+    assert certificate.verdict == "pass", certificate.failures
