@@ -19,6 +19,7 @@ __all__ = [
     "scalar_load",
     "scalar_store",
     "wide_offset",
+    "widen",
 ]
 
 ELEMENT = {
@@ -106,9 +107,14 @@ _STORED = {
 }
 
 
+def widen(dtype: str, element: str) -> str:
+    """A stored element in its carrier."""
+    return _LOADED.get(dtype, "{}").format(element)
+
+
 def scalar_load(buffer: Buffer, offset: str, guards: Sequence[tuple[str, int]] = ()) -> str:
     """One element, widened; 0 where a guarded coordinate leaves the buffer."""
-    value = _LOADED.get(buffer.dtype, "{}").format(f"{pointer(buffer)}[{offset}]")
+    value = widen(buffer.dtype, f"{pointer(buffer)}[{offset}]")
     if not guards:
         return f"({value})"
     inside = " && ".join(f"{c} >= 0 && {c} < {n}" for c, n in guards)

@@ -21,6 +21,7 @@ from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.geometry import Geometry, geometry
 from nautile.codegen.rows.states import merge_lines, start, state_type, update
 from nautile.codegen.rows.structure import Pass, RowProgram
+from nautile.codegen.rows.transposed import cross_axis, emit_transposed
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
@@ -35,6 +36,9 @@ _MAX_BLOCKS = 2**31 - 1
 
 def emit_rows(program: RowProgram, name: str, precise: bool) -> CudaKernel:
     """The kernel of a row program."""
+    cross = cross_axis(program)
+    if cross is not None:
+        return emit_transposed(program, cross, name, precise)
     return _Emitter.of(program, name, precise).kernel()
 
 

@@ -304,4 +304,6 @@ ROW_CASES: dict[str, Callable[[], Kernel]] = {
     "narrow": lambda: softmax(n=70, c=6),
     "one_column": lambda: softmax(n=70, c=1),
     "long_elementwise": lambda: pointwise(n=3, m=9000),
+    "transpose_aligned": lambda: pointwise(n=96, m=160),
+    "transpose_odd": lambda: pointwise(n=67, m=33),
 }

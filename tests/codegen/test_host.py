@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from pathlib import Path
 
 import host
@@ -44,7 +43,7 @@ NAMES = [f"rows-{c}" for c in ROWS] + [f"general-{c}" for c in GENERAL]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     table = {}
     for name in NAMES:
         form, case = name.split("-", 1)
@@ -52,7 +51,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         assert made is not None
         table[name] = (len(table), *made)
     folder: Path = tmp_path_factory.mktemp("host")
-    yield host.build([k for _, k, _ in table.values()], folder), table
+    return host.build([k for _, k, _ in table.values()], folder), table
 
 
 @pytest.mark.parametrize("name", NAMES)

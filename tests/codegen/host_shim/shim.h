@@ -14,7 +14,7 @@ using std::memcpy;
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct HostDim { int x, y, z; };
 struct HostFiber { ucontext_t context; std::vector<char> stack; int thread; bool done; };
