@@ -305,3 +305,32 @@ def loss(x: f32[N], *, N=1000) -> f32:
     tiles = {"loss": (lower(kernel, streamed_part),)}
     certificate = certify(program, Plan((kernel,), (), 0.0, 0.0, 0.0), tiles)
     assert certificate.verdict == "pass", certificate.failures
+
+
+LINEAR = """
+def linear(Q: bf16[T,D], K: bf16[S,D], V: bf16[S,E], *, T=100, S=80, D=32, E=48) -> bf16[T,E]:
+    A[d,e] = sum[s](K[s,d] * V[s,e])
+    O[t,e] = sum[d](Q[t,d] * A[d,e]){more}
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "dtype", "verdict"),
+    [
+        ("", "f32", "pass"),
+        ("", "bf16", "pass"),
+        ("", "f16", "fail"),
+        (" + A[0,e]", "bf16", "fail"),
+    ],
+)
+def test_a_store_may_round_for_tensor_cores_that_would_round_anyway(
+    more: str, dtype: str, verdict: str
+) -> None:
+    program = program_of(LINEAR.format(more=more))
+    certificate = certify(program, stored(program, ("A",), {"A": dtype}))
+    assert certificate.verdict == verdict, certificate.failures
+    rounding = [c.detail for c in certificate.checks if c.name == "operand rounding"]
+    assert rounding == (
+        ["A is stored as its readers round it"] if (more, dtype) == ("", "bf16") else []
+    )

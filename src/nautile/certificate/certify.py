@@ -38,10 +38,9 @@ def certify(
         return Certificate(program.name, (structure,), seed)
     subject = subject_of(program, plan, seed)
     checks = [structure, *check_meaning(subject, samples=samples)]
-    if tile_programs:
-        checks += check_blocks(subject, tile_programs)
-        rounding = check_operands(tile_programs)
-        checks += [rounding] if rounding else []
+    checks += check_blocks(subject, tile_programs or {})
+    rounding = check_operands(subject, tile_programs or {})
+    checks += [rounding] if rounding else []
     return Certificate(program.name, tuple(checks), seed)
 
 

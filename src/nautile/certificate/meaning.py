@@ -90,7 +90,7 @@ def _compare(subject: Subject, target: Target, case: str, limit: int) -> Agreeme
     expected = evaluate(target.term, subject.source.fetch(drawn, "f64"), grid)
     fetch = subject.source.fetch(drawn, "mma")
     naive = evaluate(target.term, fetch, grid, precision="mma")
-    actual = evaluate(target.output.term, subject.chosen.fetch(drawn, "f64"), theirs_at)
+    actual = evaluate(target.output.term, subject.meant.fetch(drawn, "f64"), theirs_at)
     return agreement(actual, expected, naive)
 
 

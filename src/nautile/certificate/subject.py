@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nautile.certificate.drawing import Array, Drawn
+from nautile.certificate.operands import rounded_operands
 from nautile.certificate.recipes import is_positive, recipes
 from nautile.extract.kernel import Plan
 from nautile.inline import Definitions
@@ -53,7 +54,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A program and its plan, ready for comparison. `cut` names the shared intermediates."""
+    """A program and its plan, ready for comparison. `cut` names the shared intermediates; `chosen`
+    is the plan as it is stored, `meant` the same without the roundings of operands (those of the
+    tensors `operands`, which readers would round anyway)."""
 
     program: Program
     plan: Plan
@@ -61,6 +64,8 @@ class Subject:
     cut: frozenset[str]
     source: Side
     chosen: Side
+    meant: Side
+    operands: frozenset[str]
     targets: tuple[Target, ...]
 
     def kinds(self, case: str) -> dict[str, str]:
@@ -90,10 +95,21 @@ def subject_of(program: Program, plan: Plan, seed: int, *, cuts: bool = True) ->
     own = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in cut}
     named = {o.buffer.name: (o.axes, o.term) for o in program.outputs}
     named |= {d.name: (d.axes, d.body) for d in program.definitions}
-    theirs = {n: (o.axes, stored_term(o)) for n, o in made.items() if n not in cut}
-    stored = {n: made[n].buffer.dtype for n in cut}
+    operands = rounded_operands(plan)
+    chosen = _stored_side(made, cut, frozenset())
+    meant = _stored_side(made, cut, operands)
     targets = tuple(_target(k.name, o, named) for k in plan.kernels for o in k.outputs)
-    return Subject(program, plan, seed, cut, Side(own), Side(theirs, stored), targets)
+    return Subject(program, plan, seed, cut, Side(own), chosen, meant, operands, targets)
+
+
+def _stored_side(made: Mapping[str, Output], cut: frozenset[str], exact: frozenset[str]) -> Side:
+    """The plan's side, every stored tensor rounded to its type except those in `exact`."""
+    terms = {
+        n: (o.axes, o.term if n in exact else stored_term(o))
+        for n, o in made.items()
+        if n not in cut
+    }
+    return Side(terms, {n: "f32" if n in exact else made[n].buffer.dtype for n in cut})
 
 
 def _target(kernel: str, output: Output, known: Definitions) -> Target:
