@@ -31,7 +31,6 @@ class Beam:
     `free` are classes that the incumbent stores, `counts` what was pruned."""
 
     classes: Classes
-    numerics: str = "real"
     width: int = 8
     wide: int = 3
     coarse: int = 400
@@ -161,7 +160,7 @@ class Beam:
             shape = tuple(a.extent for a in axes)
             output = Output(Buffer("~", shape, "f32"), axes, partial.term)
             device = self.classes.device
-            priced = price((output,), device, numerics=self.numerics, limit=self.coarse)
+            priced = price((output,), device, numerics=self.classes.numerics, limit=self.coarse)
             seconds = priced.best()
             self.count("priced")
             self.prices[partial.term] = seconds if seconds < 1e6 else 1.0

@@ -32,6 +32,7 @@ NOISE = 0.03
 REFINEMENTS = 2
 BASE = 40  # candidates that are looked at for by-products
 KEPT = 2.0  # candidates of selections up to this times the best stay, for runners-up
+TIE = 1.01  # a joint kernel this much dearer than its two alone may still be the simpler plan
 PAIRS = 60  # pairs of candidates that are joined in one round
 HIDDEN = 0.25  # of a kernel's time, what may hide under another's in one launch
 OUTPUTS = 4  # classes that one joint candidate may make
@@ -61,11 +62,9 @@ class Candidate:
 class Generator:
     """Generates the candidates of one region. `counts` tells what was priced and pruned."""
 
-    def __init__(
-        self, classes: Classes, *, numerics: str = "real", width: int = 8, seconds: float = 10.0
-    ) -> None:
-        self.classes, self.numerics = classes, numerics
-        self.beam = Beam(classes, numerics, width)
+    def __init__(self, classes: Classes, *, width: int = 8, seconds: float = 10.0) -> None:
+        self.classes, self.numerics = classes, classes.numerics
+        self.beam = Beam(classes, width)
         self.deadline = time.monotonic() + seconds
         self.pool: dict[tuple[Term, frozenset[int]], Candidate | None] = {}
         self.counts = self.beam.counts
@@ -213,7 +212,7 @@ class Generator:
         found: dict[tuple[frozenset[int], frozenset[int]], Candidate] = {}
         for a, b in self._pairs(pool, fresh, ceiling):
             for joint in (self._one_grid(a, b), side_by_side(a, b, self)):
-                if joint is None or joint.seconds >= min(ceiling, a.seconds + b.seconds):
+                if joint is None or joint.seconds > min(ceiling, TIE * (a.seconds + b.seconds)):
                     continue
                 key = (joint.makes, joint.needs)
                 if key not in found or joint.seconds < found[key].seconds:

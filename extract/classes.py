@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 
 from nautile.dtypes import DTYPES
+from nautile.extract.contractions import NARROW
 from nautile.extract.device import Device
 from nautile.extract.work import SPECIAL, VECTOR
 from nautile.snapshot import Node, Snapshot
@@ -24,9 +25,15 @@ class Classes:
     is cheaper); a stored class is a tensor over its free axes in the snapshot's order."""
 
     def __init__(
-        self, snapshot: Snapshot, outputs: tuple[Output, ...], device: Device, prefix: str
+        self,
+        snapshot: Snapshot,
+        outputs: tuple[Output, ...],
+        device: Device,
+        prefix: str,
+        numerics: str = "real",
     ) -> None:
         self.snapshot, self.outputs, self.device, self.prefix = snapshot, outputs, device, prefix
+        self.numerics = numerics
         self.roots = tuple(dict.fromkeys(snapshot.roots))
         self.nodes = {c: self._useful(nodes) for c, nodes in snapshot.classes.items()}
         self.leaves = frozenset(c for c, ns in self.nodes.items() if ns and ns[0].kind in LEAVES)
@@ -34,7 +41,10 @@ class Classes:
             c: snapshot.axes_of(snapshot.free[c]) for c in self.nodes
         }
         self._work: dict[tuple[int, Node], tuple[float, float, float, float]] = {}
-        self._buffers = {c: self._buffer(c) for c in self.nodes}
+        narrow = self._rounded() if numerics != "exact" else {}
+        self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
+        self._kept_inside = self._steps() | self.leaves
+        self._kept_inside |= {c for c, b in self._buffers.items() if b.dtype == "bool"}
 
     @staticmethod
     def _useful(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -55,14 +65,58 @@ class Classes:
         line = nx.lexicographical_topological_sort(knots, key=lambda q: key[q])
         return [sorted(knots.nodes[q]["members"]) for q in line]
 
+    def _steps(self) -> frozenset[int]:
+        """Classes with one user, a pointwise value of the same axes and type: storing the user
+        instead moves the same bytes and leaves less to do."""
+        users: dict[int, set[int]] = {}
+        for c, nodes in self.nodes.items():
+            source = self.snapshot.source.get(c)
+            for node in nodes if source is None else (source,):
+                for child in node.children:
+                    users.setdefault(child, set()).add(c)
+        found = set()
+        for c, above in users.items():
+            (user,) = above if len(above) == 1 else (c,)
+            pointwise = all(n.kind in ("apply", "cast") for n in self.nodes[user])
+            same = self.axes[user] == self.axes[c]
+            if user != c and pointwise and same and c not in self.roots:
+                found.add(c)
+        return frozenset(found)
+
     # ---- storage -------------------------------------------------------------------------------
 
-    def _buffer(self, c: int) -> Buffer:
+    def _rounded(self) -> dict[int, str]:
+        """Classes that are only ever multiplied by values of one narrow type, which is the type
+        that a contraction rounds them to. Candidates are priced with such storage; whether all
+        chosen readers are contractions is checked when the kernels are finished."""
+        found: dict[int, set[str]] = {}
+        for nodes in self.nodes.values():
+            for node in nodes:
+                pair = node.children if node.kind == "apply" and node.payload == "mul" else ()
+                for child in node.children:
+                    others = [k for k in pair if k != child]
+                    type_ = self._leaf_type(others[0]) if len(others) == 1 else "f32"
+                    found.setdefault(child, set()).add(type_)
+        return {
+            c: next(iter(types))
+            for c, types in found.items()
+            if len(types) == 1 and types <= NARROW and self.exact_type(c) == "f32"
+        }
+
+    def _leaf_type(self, c: int) -> str:
+        node = self.nodes[c][0]
+        return str(node.payload.buffer.dtype) if node.kind == "load" else self.exact_type(c)
+
+    def exact_type(self, c: int) -> str:
+        """The type that holds the class' values as they are."""
+        return self.snapshot.dtype.get(c, "f32")
+
+    def _buffer(self, c: int, narrow: str | None) -> Buffer:
         shape = tuple(a.extent for a in self.axes[c])
-        return Buffer(f"{self.prefix}{c}", shape, self.snapshot.dtype.get(c, "f32"))
+        return Buffer(f"{self.prefix}{c}", shape, narrow or self.exact_type(c))
 
     def buffer(self, c: int) -> Buffer:
-        """The tensor that stores class `c` between kernels."""
+        """The tensor that stores class `c` between kernels, in the type that it is priced with."""
         return self._buffers[c]
 
     def load(self, c: int) -> Term:
@@ -80,8 +134,9 @@ class Classes:
         return tuple(own) or (Output(self._buffers[c], self.axes[c], term),)
 
     def storable(self, c: int) -> bool:
-        """Whether storing the class can pay: it is no leaf and no truth value."""
-        return c not in self.leaves and self._buffers[c].dtype != "bool"
+        """Whether storing the class can pay: it is no leaf, no truth value, and no step on the way
+        to a value of the same axes that could be stored in its place."""
+        return c not in self._kept_inside
 
     # ---- ideal costs ---------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from itertools import product as choices
 
 from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, children
 
-__all__ = ["NARROW", "Contraction", "contractions", "operand_type", "reduces"]
+__all__ = ["NARROW", "Contraction", "contractions", "contracts", "operand_type", "reduces"]
 
 NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
 MOST = 8  # parts of a product that are dealt to two sides
@@ -70,6 +70,20 @@ def contractions(
             found[term] = one
             taken.update(one.spine)
     return found
+
+
+def contracts(root: Term, numerics: str = "real") -> str | None:
+    """The operand type ("" for FMA) if the reduction is a contraction, else None. An outer sum over
+    an inner one is judged by the innermost body."""
+    if not _sums(root):
+        return None
+    assert isinstance(root, (Reduce, Online))
+    axes, body = [root.axis], root.body
+    while isinstance(body, Reduce) and body.monoid == "sum" and body.axis not in axes:
+        axes.append(body.axis)
+        body = body.body
+    split = _split(body, frozenset(axes))
+    return None if split is None else operand_type(*split, numerics)
 
 
 def _sums(term: Term) -> bool:

@@ -93,16 +93,15 @@ def _drafts(chosen: Sequence[Chosen], program: Program) -> list[_Draft]:
         if home is None:
             stored = classes.buffer(k)
             name = _fresh(f"{classes.outputs[0].buffer.name}_part", taken)
-            extra[region, k] = replace(stored, name=name)
+            extra[region, k] = replace(stored, name=name, dtype=classes.exact_type(k))
             home = Output(extra[region, k], classes.axes[k], classes.load(k))
         homes[classes.buffer(k).name] = home
     return [_draft(c, homes, extra) for c in chosen]
 
 
 def _home(classes: Classes, k: int) -> Output | None:
-    stored = classes.buffer(k)
     for output, root in zip(classes.outputs, classes.snapshot.roots, strict=True):
-        if root == k and output.buffer.dtype == stored.dtype:
+        if root == k and output.buffer.dtype == classes.exact_type(k):
             return output
     return None
 

@@ -16,18 +16,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nautile.extract.classes import Classes
+from nautile.extract.contractions import contracts
 from nautile.snapshot import Node, term_of
 from nautile.terms import Axis, Online, Reduce, Term
 
 __all__ = ["Partial", "combine", "leaf", "stored"]
 
 LARGEST = 240  # classes of one body
+TENSOR, FMA, FOLD = 1, 2, 4
 
 
 @dataclass(slots=True)
 class Partial:
     """See the module's docstring. `need` counts finished passes by axis; `producers` is what
-    storing the needs takes, every kernel counted once."""
+    storing the needs takes, every kernel counted once. `kinds` tells what sort of reductions stand
+    inside: a body that holds a tensor contraction may hold no other contraction, nor a fold of
+    what no contraction made (the tensor path has no place for it)."""
 
     root: int
     term: Term
@@ -39,6 +43,7 @@ class Partial:
     own: float = 0.0
     own_resident: float = 0.0
     producers: float = 0.0
+    kinds: int = 0
 
     @property
     def passes(self) -> int:
@@ -79,7 +84,22 @@ def combine(
         return None
     need, follows = step
     term = term_of(node, tuple(p.term for p in below))
-    return _finish(Partial(root, term, choice, needs, need, follows, work))
+    kinds = _kinds(term, below, classes.numerics)
+    if kinds & TENSOR and kinds & (FMA | FOLD):
+        return None
+    return _finish(Partial(root, term, choice, needs, need, follows, work, kinds=kinds))
+
+
+def _kinds(term: Term, below: list[Partial], numerics: str) -> int:
+    kinds = 0
+    for part in below:
+        kinds |= part.kinds
+    if not isinstance(term, (Reduce, Online)):
+        return kinds
+    operand = contracts(term, numerics)
+    if operand is None:
+        return kinds if kinds & (TENSOR | FMA) else kinds | FOLD
+    return kinds | (TENSOR if operand else FMA)
 
 
 def _merge(

@@ -75,8 +75,8 @@ def _pool(
     classes: list[Classes] = []
     found: list[tuple[int, Candidate]] = []
     for number, (region, snapshot) in enumerate(regions):
-        own = Classes(snapshot, region.outputs, device, f"~{number}.")
-        generator = Generator(own, numerics=numerics)
+        own = Classes(snapshot, region.outputs, device, f"~{number}.", numerics)
+        generator = Generator(own)
         candidates = generator.run()
         if not candidates:
             names = ", ".join(o.buffer.name for o in region.outputs)

@@ -33,6 +33,7 @@ REUSE = 40  # rows * columns / (rows + columns) of a tile at which operands come
 THREADS = 256
 SECTOR = 32  # bytes of the smallest memory transaction
 LINE = 128  # bytes of a cache line
+PROLOGUE = 0.85  # rate of a contraction with an operand that is computed from loads
 RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
 IN_FLIGHT = 16384  # bytes that a multiprocessor must have under way to hide memory latency
@@ -228,6 +229,7 @@ class _Pricing:
         depth = product(c.axes, self.tiles, self.one)
         wide, tall, deep = np.maximum(rows, 16), np.maximum(columns, 8), np.maximum(depth, 16)
         padding = wide / rows * tall / columns * deep / depth
+        rate = rate * (PROLOGUE if any(_computed(parts) for parts, _ in c.sides) else 1.0)
         reuse = np.minimum(1.0, wide * tall / (wide + tall) / REUSE)
         return work * padding / reuse / rate, work, before
 
@@ -412,6 +414,13 @@ def _axis(term: Term) -> Axis:
 def _walked(term: Term) -> frozenset[Axis]:
     """The axes over which the term's own operation runs."""
     return term.free | {term.axis} if isinstance(term, (Reduce, Online)) else term.free
+
+
+def _computed(parts: tuple[Term, ...]) -> bool:
+    """Whether an operand is computed from loads on its way to the tensor cores, which keeps it from
+    being copied straight into shared memory."""
+    alone = len(parts) == 1 and isinstance(parts[0], Load)
+    return not alone and not any(reduces(t) for t in parts)
 
 
 def _below(contraction: Contraction) -> frozenset[Load]:

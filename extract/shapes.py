@@ -4,7 +4,8 @@ The limits are those of the portable emitter: all contractions of a part share a
 256 accumulator columns for 128 rows; where a contraction's operand is computed from another's
 result (a chain), or something else folds a contraction's columns, warps divide the rows alone and a
 thread holds, for each 16 rows, half of all accumulator columns and a quarter of each packed
-operand's. A reduction beside the contractions must fold what a contraction made.
+operand's. A reduction beside the contractions must fold what a contraction made, and every output
+be computed from one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
     none = np.zeros(len(one), dtype=bool)
     tensor = list(body.contractions.values())
     if not all(c.operand for c in tensor) or not _folds_made(body):
+        return none
+    if not all(_made(o.term, body.contractions) for o in body.outputs):
         return none
     row = _row_axis(tensor, tiles)
     if row is None:
@@ -68,7 +71,13 @@ def _folds_made(body: Body) -> bool:
 
 
 def _holds(root: Term, contractions: Mapping[Term, Contraction]) -> bool:
-    stack, seen = list(below(root)), set[Term]()
+    """Whether something below the reduction is a contraction."""
+    return any(_made(term, contractions) for term in below(root))
+
+
+def _made(root: Term, contractions: Mapping[Term, Contraction]) -> bool:
+    """Whether the term is computed from a contraction."""
+    stack, seen = [root], set[Term]()
     while stack:
         term = stack.pop()
         if term in contractions:
