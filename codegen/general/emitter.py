@@ -376,52 +376,89 @@ class _Emitter:
         elif mma.repair is not None:
             self._repair(mma, m)
         with self.block(""):
-            size = f"{CPP[kind]}* const stage"
-            self.put(f"{size} = ({CPP[kind]}*)(nt_shared + {self.layout.stage});")
-            self.put(f"{CPP[kind]}* const left = stage;")
-            padded = m.row_items * m.row
-            self.put(f"{CPP[kind]}* const right = stage + {m.depth * m.batch * padded};")
-            with self.block(f"for (int k0 = 0; k0 < {m.positions}; k0 += {m.depth})"):
-                self._stage(mma, m, "left", mma.left, m.row_axes, padded)
-                wide = m.column_items * m.column
-                self._stage(mma, m, "right", mma.right, m.column_axes, wide)
-                self.sync()
-                self._multiply(mma, m)
-                self.sync()
+            one, pitches = CPP[kind], m.pitches
+            self.put(f"{one}* const left = ({one}*)(nt_shared + {self.layout.stage});")
+            self.put(f"{one}* const right = left + {m.depth * m.batch * pitches[0]};")
+            left = _Side("left", mma.left, m.row_axes, m.rows, m.row_items * m.row, pitches[0])
+            wide = m.column_items * m.column
+            right = _Side("right", mma.right, m.column_axes, m.columns, wide, pitches[1])
+            (self._ahead if m.prefetched else self._in_turn)(mma, m, (left, right))
         if not self._carries(mma):
             self._spill(mma)
 
-    def _stage(
-        self, mma: Mma, m: Micro, side: str, tile: Tile, own: tuple[Axis, ...], padded: int
-    ) -> None:
-        """Fill one operand's stage: [batch][depth][rows or columns], zeros outside."""
-        total = m.batch * m.depth * padded
-        real = m.rows if side == "left" else m.columns
-        kind = carrier(mma.target.dtype)
-        with self.block(f"for (int x = threadIdx.x; x < {total}; x += {THREADS})"):
-            fast, slow = self._stage_order(tile, own, m.depth, padded)
-            self.put(f"const int own = {fast}, k = k0 + {slow}, batch = x / {m.depth * padded};")
-            self.put(f"{CPP[kind]} value = {literal(0, kind)};")
-            guard = f"own < {real} && k < {m.positions}" if padded != real else f"k < {m.positions}"
-            with self.block(f"if ({guard})"):
-                self._decode(m.batch_axes, "batch")
-                self._decode(own, "own")
-                self._decode(mma.axes, "k")
-                inside = self._inside(mma.axes)
-                text = self._value(Cast(mma.operand, Ref(tile)), kind)
-                self.put(f"{f'if ({inside}) ' if inside else ''}value = {text};")
-            place = f"(batch * {m.depth} + k - k0) * {padded} + own"
-            self.put(f"{side}[{place}] = value;")
+    def _in_turn(self, mma: Mma, m: Micro, sides: tuple[_Side, _Side]) -> None:
+        """Stage, multiply, stage, multiply."""
+        with self.block(f"for (int k0 = 0; k0 < {m.positions}; k0 += {m.depth})"):
+            for side in sides:
+                total = m.batch * m.depth * side.padded
+                with self.block(f"for (int x = threadIdx.x; x < {total}; x += {THREADS})"):
+                    place = self._operand(mma, m, side, "k0")
+                    self.put(f"{side.name}[{place}] = value;")
+            self.sync()
+            self._multiply(mma, m)
+            self.sync()
 
-    def _stage_order(
-        self, tile: Tile, own: tuple[Axis, ...], depth: int, padded: int
-    ) -> tuple[str, str]:
+    def _ahead(self, mma: Mma, m: Micro, sides: tuple[_Side, _Side]) -> None:
+        """The next stage's elements arrive in registers while this one is multiplied."""
+        kind = CPP[carrier(mma.target.dtype)]
+        counts = [-(-m.batch * m.depth * side.padded // THREADS) for side in sides]
+        for side, count in zip(sides, counts, strict=True):
+            self.put(f"{kind} next_{side.name}[{count}];")
+        head = f"for (int k0 = {-m.depth}; k0 < {m.positions}; k0 += {m.depth})"
+        with self.block(head):
+            with self.block(f"if (k0 + {m.depth} < {m.positions})"):
+                for side, count in zip(sides, counts, strict=True):
+                    with self._share(m, side, count):
+                        self._operand(mma, m, side, f"k0 + {m.depth}")
+                        self.put(f"next_{side.name}[n] = value;")
+            self.put("if (k0 >= 0)")
+            with self.block(""):
+                self._multiply(mma, m)
+            self.sync()
+            for side, count in zip(sides, counts, strict=True):
+                with self._share(m, side, count):
+                    fast, slow = self._stage_order(side, m.depth)
+                    place = f"(x / {m.depth * side.padded} * {m.depth} + {slow}) * {side.pitch}"
+                    self.put(f"{side.name}[{place} + {fast}] = next_{side.name}[n];")
+            self.sync()
+
+    @contextmanager
+    def _share(self, m: Micro, side: _Side, count: int) -> Iterator[None]:
+        """A loop over this thread's elements x of one operand's stage."""
+        total = m.batch * m.depth * side.padded
+        self.put("#pragma unroll")
+        with self.block(f"for (int n = 0; n < {count}; n++)"):
+            self.put(f"const int x = threadIdx.x + n * {THREADS};")
+            if total % THREADS:
+                self.put(f"if (x >= {total}) break;")
+            yield
+
+    def _operand(self, mma: Mma, m: Micro, side: _Side, first: str) -> str:
+        """Element x of an operand's stage, as `value`; returns its place there."""
+        kind = carrier(mma.target.dtype)
+        fast, slow = self._stage_order(side, m.depth)
+        self.put(f"const int own = {fast}, place = {slow}, k = {first} + place;")
+        self.put(f"const int batch = x / {m.depth * side.padded};")
+        self.put(f"{CPP[kind]} value = {literal(0, kind)};")
+        guards = [f"own < {side.real}"] if side.padded != side.real else []
+        guards += [f"k < {m.positions}"] if m.positions % m.depth else []
+        with self.block(f"if ({' && '.join(guards)})" if guards else ""):
+            self._decode(m.batch_axes, "batch")
+            self._decode(side.axes, "own")
+            self._decode(mma.axes, "k")
+            inside = self._inside(mma.axes)
+            text = self._value(Cast(mma.operand, Ref(side.tile)), kind)
+            self.put(f"{f'if ({inside}) ' if inside else ''}value = {text};")
+        return f"(batch * {m.depth} + place) * {side.pitch} + own"
+
+    def _stage_order(self, side: _Side, depth: int) -> tuple[str, str]:
         """Neighbouring threads take neighbours in memory where the operand is read from there."""
-        read = next((s for s in self.statements if isinstance(s, Read) and s.target == tile), None)
-        last = read.coordinates[-1].free if read and read.coordinates else frozenset()
-        if last and not last & set(own):
-            return f"x / {depth} % {padded}", f"x % {depth}"
-        return f"x % {padded}", f"x / {padded} % {depth}"
+        reads = (s for s in self.statements if isinstance(s, Read))
+        read = next((s for s in reads if s.target == side.tile), None)
+        last = read.coordinates[-1].free if read and read.coordinates else frozenset[Axis]()
+        if last and not last & set(side.axes):
+            return f"x / {depth} % {side.padded}", f"x % {depth}"
+        return f"x % {side.padded}", f"x / {side.padded} % {depth}"
 
     def _item(self, m: Micro) -> None:
         """The part of the results that this thread owns."""
@@ -433,10 +470,10 @@ class _Emitter:
 
     def _multiply(self, mma: Mma, m: Micro) -> None:
         name, kind = mma.target.name, CPP[carrier(mma.target.dtype)]
-        rows, columns = m.row_items * m.row, m.column_items * m.column
-        with self.block(f"if (threadIdx.x < {m.items})"):
+        rows, columns = m.pitches
+        with self.block(f"if (threadIdx.x < {m.items})" if m.items < THREADS else ""):
             self._item(m)
-            self.put("#pragma unroll 4")
+            self.put("#pragma unroll 8")
             with self.block(f"for (int k = 0; k < {m.depth}; k++)"):
                 self.put(f"{kind} l[{m.row}], r[{m.column}];")
                 at = f"(batch * {m.depth} + k)"
@@ -500,6 +537,19 @@ class _Emitter:
             offset = self._value(wide_offset(write.buffer, access.offset), "i64")
             self.put(scalar_store(write.buffer, offset, value))
         self.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One operand of a contraction: its tile, its own axes with `real` positions, padded to whole
+    items, and the elements from one summed position to the next in its stage."""
+
+    name: str
+    tile: Tile
+    axes: tuple[Axis, ...]
+    real: int
+    padded: int
+    pitch: int
 
 
 _NONE = Axis("#none", 0, 1)

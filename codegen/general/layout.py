@@ -11,7 +11,9 @@ from nautile.codegen.tile import (
     Bounds,
     Fold,
     Loop,
+    Map,
     Mma,
+    Read,
     Statement,
     Tile,
     TileProgram,
@@ -58,10 +60,21 @@ class Micro:
         return self.batch * self.row_items * self.column_items
 
     @property
+    def pitches(self) -> tuple[int, int]:
+        """Elements from one summed position to the next in the stages of both operands; the four
+        more than needed keep stores that run along the summed axis off each other's banks."""
+        return self.row_items * self.row + 4, self.column_items * self.column + 4
+
+    @property
     def staged(self) -> int:
         """Elements of both operands' stages."""
-        padded = self.row_items * self.row + self.column_items * self.column
-        return self.depth * self.batch * padded
+        return self.depth * self.batch * sum(self.pitches)
+
+    @property
+    def prefetched(self) -> bool:
+        """Whether the next stage fits in registers while this one is multiplied."""
+        sides = (self.row_items * self.row, self.column_items * self.column)
+        return sum(-(-self.depth * self.batch * n // THREADS) for n in sides) <= 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +93,14 @@ class Layout:
 
 def fitted(program: TileProgram) -> Layout:
     """The layout of the program, its tiles made smaller until a block fits."""
-    program = _retiled(program, {a: min(t, a.extent) for a, t in program.tiles.items()})
+    tiles = {a: min(t, a.extent) for a, t in program.tiles.items()}
+    program = _retiled(program, tiles | {a: a.extent for a in _plain_sums(program)})
     while True:
         layout = _layout(program)
         tight = any(m.items > THREADS for m in layout.micro.values())
         if layout.total <= _SHARED_LIMIT and not tight:
             return layout
-        axis = _largest(program)
+        axis = _largest(program, _plain_sums(program))
         if axis is None:
             raise LoweringError(
                 f"{program.name}: a block needs {layout.total} bytes of shared memory"
@@ -94,10 +108,25 @@ def fitted(program: TileProgram) -> Layout:
         program = _retiled(program, {**program.tiles, axis: -(-program.tiles[axis] // 2)})
 
 
-def _largest(program: TileProgram) -> Axis | None:
+def _plain_sums(program: TileProgram) -> set[Axis]:
+    """Loops that do nothing but accumulate contractions: those stage their operands piece by piece
+    anyhow, so that one iteration may walk the whole axis."""
+    loops = [s for s in walk_statements(program.body) if isinstance(s, Loop)]
+    busy = {s.axis for s in loops if not _only_sums(s)}
+    return {s.axis for s in loops} - busy
+
+
+def _only_sums(loop: Loop) -> bool:
+    sums = [s for s in loop.body if isinstance(s, Mma)]
+    plain = all(loop.axis in s.axes and s.repair is None for s in sums)
+    return bool(sums) and plain and all(isinstance(s, (Read, Map, Mma)) for s in loop.body)
+
+
+def _largest(program: TileProgram, kept: set[Axis]) -> Axis | None:
     """The axis to halve: the one with the largest tile among those dealt to blocks or streamed."""
     streamed = [s.axis for s in walk_statements(program.body) if isinstance(s, Loop)]
-    movable = [a for a in (*program.grid, *streamed) if program.tiles[a] > 1]
+    axes = [a for a in (*program.grid, *streamed) if a not in kept]
+    movable = [a for a in axes if program.tiles[a] > 1]
     return max(movable, key=lambda a: program.tiles[a], default=None)
 
 
@@ -116,23 +145,55 @@ def _unbounded(body: Iterable[Statement]) -> tuple[Statement, ...]:
 
 
 def _layout(program: TileProgram) -> Layout:
+    micro = {
+        s.target.name: _micro(program, s)
+        for s in walk_statements(program.body)
+        if isinstance(s, Mma)
+    }
     offsets: dict[str, int] = {}
-    micro: dict[str, Micro] = {}
-    total = stage = 0
+    sums, folds = _stored(program)
+    folded = _placed(program, folds, 0, offsets)
+    total = _placed(program, sums, folded, offsets)
+    stage = max(
+        (m.staged * 8 if w else m.staged * 4 for m, w in _widths(program, micro)), default=0
+    )
+    start = folded if _late(program) else total
+    return Layout(program, offsets, micro, start, max(total, start + stage))
+
+
+def _stored(program: TileProgram) -> tuple[list[Tile], list[Tile]]:
+    """The tiles in shared memory: results of contractions, and of folds."""
+    sums: list[Tile] = []
+    folds: list[Tile] = []
     for s in walk_statements(program.body):
-        tiles: list[Tile] = []
-        if isinstance(s, Fold):
-            tiles = [s.target, *([s.before] if s.before else [])]
-            tiles += [_value_tile(s)] if s.monoid in ("argmax", "argmin") else []
         if isinstance(s, Mma):
-            micro[s.target.name] = _micro(program, s)
-            stage = max(stage, micro[s.target.name].staged * _bytes(s.target))
-            tiles = [s.target]
-        for tile in tiles:
-            offsets[tile.name] = total
-            size = prod(program.tiles[a] for a in tile.axes) * _bytes(tile)
-            total += -(-size // 16) * 16
-    return Layout(program, offsets, micro, total, total + stage)
+            sums.append(s.target)
+        if isinstance(s, Fold):
+            folds += [s.target, *([s.before] if s.before else [])]
+            folds += [_value_tile(s)] if s.monoid in ("argmax", "argmin") else []
+    return sums, folds
+
+
+def _placed(program: TileProgram, tiles: list[Tile], start: int, offsets: dict[str, int]) -> int:
+    for tile in tiles:
+        offsets[tile.name] = start
+        size = prod(program.tiles[a] for a in tile.axes) * _bytes(tile)
+        start += -(-size // 16) * 16
+    return start
+
+
+def _widths(program: TileProgram, micro: dict[str, Micro]) -> list[tuple[Micro, bool]]:
+    targets = {s.target.name: s.target for s in walk_statements(program.body) if isinstance(s, Mma)}
+    return [(m, _bytes(targets[n]) == 8) for n, m in micro.items()]
+
+
+def _late(program: TileProgram) -> bool:
+    """Whether every contraction's result is first stored when all of them are done, so that the
+    stage may lie where the results will."""
+    loops = [s for s in program.body if isinstance(s, Loop)]
+    inside = [s for loop in loops for s in loop.body]
+    every = [s for s in walk_statements(program.body) if isinstance(s, Mma)]
+    return len(loops) == 1 and all(s in inside and loops[0].axis in s.axes for s in every)
 
 
 def _value_tile(fold: Fold) -> Tile:

@@ -57,7 +57,7 @@ def geometry(program: RowProgram, accesses: Iterable[Access], cached: Iterable[A
     while threads < (1024 if folds else 256) and -(-vectors // threads) > _VECTORS:
         threads *= 2
     held = -(-vectors // threads)
-    resident = words * held <= (32 if threads == 1024 else 64)
+    resident = words * held <= (24 if threads == 1024 else 64)
     chunks = 1
     if not folds:
         held = min(held, _VECTORS, max(1, 64 // max(1, words)))
