@@ -26,12 +26,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import IO
 
 import msgspec
 
-from nautile.egraph.engine import Frozen, Job, Progress, Unsound, run
+from nautile.egraph.engine import Frozen, Job, Progress, Unsound, prepare, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,14 +129,13 @@ class Worker:
             return self._run(job, rules)
         except _Killed as killed:
             last, reason = killed.last, killed.reason
-        done = last.iterations if last else 0
         if last is not None and last.checkpoint is not None:
             return msgspec.structs.replace(last.checkpoint, stop=reason)
-        try:
-            again = self._run(msgspec.structs.replace(job, iterations=done), rules)
-        except _Killed as killed:
-            raise _error(f"the e-graph does not fit its limits ({killed.reason})") from None
-        return msgspec.structs.replace(again, stop=reason)
+        for iterations in _fewer(last.iterations if last else 0):
+            with suppress(_Killed):
+                again = self._run(msgspec.structs.replace(job, iterations=iterations), rules)
+                return msgspec.structs.replace(again, stop=reason)
+        raise _error(f"the region does not even fit its limits as it stands ({reason})")
 
     def _run(self, job: Job, rules: tuple[Rule, ...]) -> Frozen:
         from nautile.egraph import unsound
@@ -222,6 +222,15 @@ class Worker:
         return _error(f"the e-graph's process ended with status {code}: {tail}")
 
 
+def _fewer(iterations: int) -> list[int]:
+    """Numbers of iterations to try again: all that had finished, then half as many, at last none."""
+    found = []
+    while iterations:
+        found.append(iterations)
+        iterations //= 2
+    return [*found, 0]
+
+
 def _error(message: str) -> Exception:
     from nautile.errors import SaturationError
 
@@ -245,8 +254,9 @@ def serve() -> None:
 
 
 def _answer(job: Job, sink: IO[bytes]) -> _Frame:
-    _limit(job)
     try:
+        prepare(job)
+        _limit(job)
         return _Done(run(job, lambda p: _write(sink, msgspec.msgpack.encode(_Step(p)))))
     except Unsound as found:
         return Failure("unsound", str(found), found.laws, found.constants)

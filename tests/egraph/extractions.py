@@ -8,39 +8,36 @@ from collections.abc import Sequence
 import numpy as np
 
 from nautile.oracle import Fetch, arrays_fetch, evaluate
-from nautile.snapshot import Node, Snapshot, term_of
+from nautile.snapshot import Snapshot, term_of
 from nautile.terms import Output, Term, buffers
 
 __all__ = ["draw", "random_tensors", "values"]
 
 
 def draw(snapshot: Snapshot, rng: np.random.Generator) -> tuple[Term, ...]:
-    """A random program of the snapshot: the cheapest one under random costs of nodes."""
-    weight = {place: rng.exponential() for place in _places(snapshot)}
-    cost: dict[int, float] = {}
-    choice: dict[int, Node] = {}
-    changed = True
-    while changed:
-        changed = False
-        for c, ns in snapshot.classes.items():
-            for i, n in enumerate(ns):
-                if all(k in cost for k in n.children):
-                    price = weight[c, i] + sum(cost[k] for k in n.children)
-                    if price < cost.get(c, np.inf) - 1e-12:
-                        cost[c], choice[c], changed = price, n, True
+    """A random program of the snapshot: at every class any node, but for those that would lead back
+    to a class that is being built."""
     terms: dict[int, Term] = {}
-    return tuple(_build(r, choice, terms) for r in snapshot.roots)
+    for root in snapshot.roots:
+        _build(root, snapshot, rng, terms, set())
+    return tuple(terms[r] for r in snapshot.roots)
 
 
-def _places(snapshot: Snapshot) -> list[tuple[int, int]]:
-    return [(c, i) for c, ns in snapshot.classes.items() for i in range(len(ns))]
-
-
-def _build(c: int, choice: dict[int, Node], terms: dict[int, Term]) -> Term:
-    if c not in terms:
-        inner = tuple(_build(k, choice, terms) for k in choice[c].children)
-        terms[c] = term_of(choice[c], inner)
-    return terms[c]
+def _build(
+    c: int, snapshot: Snapshot, rng: np.random.Generator, terms: dict[int, Term], above: set[int]
+) -> bool:
+    """Build class `c` outside the classes `above`; whether that was possible."""
+    if c in terms:
+        return True
+    nodes = snapshot.classes[c]
+    for i in rng.permutation(len(nodes)):
+        inside = above | {c}
+        if not inside & {*nodes[i].children} and all(
+            _build(k, snapshot, rng, terms, inside) for k in nodes[i].children
+        ):
+            terms[c] = term_of(nodes[i], tuple(terms[k] for k in nodes[i].children))
+            return True
+    return False
 
 
 def random_tensors(outputs: Sequence[Output], rng: np.random.Generator) -> Fetch:

@@ -16,7 +16,7 @@ import msgspec
 
 from .schema import CONSTRUCTORS, LEAVES, schema
 
-__all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "run"]
+__all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run"]
 
 _BATCH = 16
 _FACT_ROUNDS = 8
@@ -104,19 +104,29 @@ class _Engine:
 _READY: dict[tuple[RuleText, ...], _Engine] = {}
 
 
-def _prepared(job: Job) -> _Engine:
-    """An engine with the schema and the rules, taken from the last job where it had the same ones
-    (parsing them takes longer than saturating a small region)."""
+def prepare(job: Job) -> None:
+    """Keep an engine with the schema and the job's rules ready, as parsing them takes longer than
+    saturating a small region."""
     key = tuple(job.rules)
-    engine = _READY.pop(key, None)
-    _READY.clear()
-    if engine is None:
-        engine = _Engine()
-        rulesets = dict.fromkeys(r.ruleset for r in job.rules if not r.fact)
-        engine(schema() + "".join(f"(ruleset {name})" for name in rulesets))
-        for rule in job.rules:
-            engine(rule.text)
-        engine("(Num 0.0) (Num -1.0)")
+    if key not in _READY:
+        _READY.clear()
+        _READY[key] = _loaded(job)
+
+
+def _loaded(job: Job) -> _Engine:
+    engine = _Engine()
+    rulesets = dict.fromkeys(r.ruleset for r in job.rules if not r.fact)
+    engine(schema() + "".join(f"(ruleset {name})" for name in rulesets))
+    for rule in job.rules:
+        engine(rule.text)
+    engine("(Num 0.0) (Num -1.0)")
+    return engine
+
+
+def _taken(job: Job) -> _Engine:
+    """The ready engine, with a mark to return to; it is given back only when all went well."""
+    prepare(job)
+    engine = _READY.pop(tuple(job.rules))
     engine("(push)")
     return engine
 
@@ -127,7 +137,7 @@ class _Run:
     def __init__(self, job: Job, notify: Callable[[Progress], None]) -> None:
         self.job, self.notify = job, notify
         self.start = time.perf_counter()
-        self.engine = _prepared(job)
+        self.engine = _taken(job)
         self.matches: dict[int, int] = {}
         self.growth: list[int] = []
         self.laws = {rule.ruleset: rule.law for rule in job.rules}

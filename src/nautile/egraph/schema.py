@@ -234,5 +234,7 @@ def _clash() -> list[str]:
         clash("(= e (Int a)) (= e (Int b)) (!= a b)"),
         clash("(= e (Int a)) (= e (Num b)) (!= (to-f64 a) b)"),
         clash("(= e (Truth a)) (= e (Truth b)) (!= a b)"),
+        clash("(= e (Truth a)) (= e (Num b))"),
+        clash("(= e (Truth a)) (= e (Int b))"),
         clash("(= e (Odd 1)) (= e (Num b))"),
     ]
