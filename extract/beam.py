@@ -32,7 +32,7 @@ class Beam:
 
     classes: Classes
     width: int = 8
-    wide: int = 3
+    wide: int = 2
     coarse: int = 400
     free: frozenset[int] = frozenset()
     bodies: dict[int, tuple[Partial, ...]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Beam:
             self.bodies[c] = (leaf(self.classes, c),)
         else:
             found = [p for node in self.classes.nodes[c] for p in self._bodies_of(c, node)]
-            self.bodies[c] = tuple(self._keep(found))
+            self.bodies[c] = tuple(self._keep(c, found))
             self._store(c)
         return before != [(p.term, p.needs) for p in self.bodies[c]]
 
@@ -102,9 +102,9 @@ class Beam:
 
     # ---- pruning -------------------------------------------------------------------------------
 
-    def _keep(self, found: list[Partial]) -> list[Partial]:
+    def _keep(self, c: int, found: list[Partial]) -> list[Partial]:
         slim = self._undominated(found)
-        if len(slim) > self.width:
+        if len(slim) > self.width or c in self.classes.roots or self.classes.storable(c):
             slim = slim[: self.wide * self.width]
             for partial in slim:
                 partial.own = self.tiled(partial)
@@ -151,8 +151,8 @@ class Beam:
         return p.own + self.needed(p.needs - self.free)
 
     def tiled(self, partial: Partial) -> float:
-        """Seconds of the partial as a kernel of its own, with its best tiles; a body with open
-        running values keeps its ideal cost."""
+        """Seconds of the partial as a kernel of its own on its best tiles, without launch and store;
+        a body with open running values keeps its ideal cost."""
         if partial.follows:
             return partial.own
         if partial.term not in self.prices:
@@ -161,9 +161,10 @@ class Beam:
             output = Output(Buffer("~", shape, "f32"), axes, partial.term)
             device = self.classes.device
             priced = price((output,), device, numerics=self.classes.numerics, limit=self.coarse)
-            seconds = priced.best()
             self.count("priced")
-            self.prices[partial.term] = seconds if seconds < 1e6 else 1.0
+            fixed = device.launch_seconds + self.classes.transfer(partial.root)
+            seconds = priced.best()
+            self.prices[partial.term] = max(seconds - fixed, seconds / 10)
         return self.prices[partial.term]
 
     def count(self, what: str, n: int = 1) -> None:

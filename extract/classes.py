@@ -86,12 +86,13 @@ class Classes:
     # ---- storage -------------------------------------------------------------------------------
 
     def _rounded(self) -> dict[int, str]:
-        """Classes that are only ever multiplied by values of one narrow type, which is the type
+        """Classes that the source only multiplies by values of one narrow type, which is the type
         that a contraction rounds them to. Candidates are priced with such storage; whether all
         chosen readers are contractions is checked when the kernels are finished."""
         found: dict[int, set[str]] = {}
-        for nodes in self.nodes.values():
-            for node in nodes:
+        for c, nodes in self.nodes.items():
+            source = self.snapshot.source.get(c)
+            for node in nodes if source is None else (source,):
                 pair = node.children if node.kind == "apply" and node.payload == "mul" else ()
                 for child in node.children:
                     others = [k for k in pair if k != child]
