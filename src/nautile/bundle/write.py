@@ -25,6 +25,7 @@ from nautile.bundle.manifest import (
     parse,
 )
 from nautile.bundle.read import digest_of
+from nautile.certificate import expected
 from nautile.codegen.compile import Compiled
 from nautile.codegen.source import CudaKernel
 from nautile.errors import BundleError
@@ -95,6 +96,7 @@ def entry_of(result: _Result) -> Entry:
     program, plan = result.program, result.plan
     if plan is None or len(result.built) != len(plan.kernels):
         raise BundleError(f"program {program.name} was not built", code="bundle-unbuilt")
+    reference = expected(program, plan, seed=result.options.seed)
     return Entry(
         name=program.name,
         key=result.key,
@@ -103,6 +105,8 @@ def entry_of(result: _Result) -> Entry:
         intermediates=tuple(plan.intermediates),
         kernels=tuple((b.cuda, b.compiled) for b in result.built),
         certificate={} if result.certificate is None else result.certificate.as_dict(),
+        expected=reference,
+        kinds=reference["cases"][0]["kinds"],
         defaults=program.defaults,
     )
 
