@@ -1,0 +1,160 @@
+typedef unsigned int nt_u32;
+typedef unsigned short nt_u16;
+typedef unsigned char nt_u8;
+typedef long long nt_i64;
+#define NT_DEV __device__ __forceinline__
+NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16); }
+NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+// two values in one register, the first in the low half
+NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+NT_DEV float nt_round_bf16(float x) { return nt_f32_of_bf16(nt_bf16_of_f32(x)); }
+template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
+template <int B> NT_DEV nt_vec<B> nt_zeros() {
+  nt_vec<B> r;
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) r.x[k] = 0u;
+  return r;
+}
+NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld8(nt_u32* r, const void* p) { asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(p)); }
+NT_DEV void nt_st16(void* p, const nt_u32* r) { asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory"); }
+NT_DEV void nt_st8(void* p, const nt_u32* r) { asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" :: "l"(p), "r"(r[0]), "r"(r[1]) : "memory"); }
+// B bytes from an address that is a multiple of min(B, 16); KEPT keeps the line in the L1 cache
+template <int B, bool KEPT> NT_DEV nt_vec<B> nt_load(const void* p) {
+  nt_vec<B> r;
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) {
+      if constexpr (KEPT) nt_ld16_kept(r.x + 4 * k, (const char*)p + 16 * k);
+      else nt_ld16(r.x + 4 * k, (const char*)p + 16 * k);
+    }
+  } else if constexpr (B == 8) nt_ld8(r.x, p);
+  else if constexpr (B == 4) r.x[0] = *(const nt_u32*)p;
+  else if constexpr (B == 2) r.x[0] = *(const nt_u16*)p;
+  else r.x[0] = *(const nt_u8*)p;
+  return r;
+}
+template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) nt_st16((char*)p + 16 * k, v.x + 4 * k);
+  } else if constexpr (B == 8) nt_st8(p, v.x);
+  else if constexpr (B == 4) *(nt_u32*)p = v.x[0];
+  else if constexpr (B == 2) *(nt_u16*)p = (nt_u16)v.x[0];
+  else *(nt_u8*)p = (nt_u8)v.x[0];
+}
+// hides a register from the compiler, so that widened copies of it are not kept alive across passes
+NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
+template <int B> NT_DEV void nt_opaque(nt_vec<B>& v) {
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) nt_hide(v.x[k]);
+}
+template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
+template <int V> NT_DEV nt_vec<2 * V> nt_pack_bf16(const float* f) {
+  nt_vec<2 * V> r;
+  #pragma unroll
+  for (int k = 0; k < V / 2; k++) r.x[k] = nt_bf16x2_of_f32(f[2 * k], f[2 * k + 1]);
+  if constexpr (V == 1) r.x[0] = nt_bf16_of_f32(f[0]);
+  return r;
+}
+// another lane's copy of a plain struct
+template <class S> NT_DEV S nt_other(const S& s, int distance) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  #pragma unroll
+  for (int k = 0; k < n; k++) w[k] = __shfl_xor_sync(~0u, w[k], distance);
+  S r;
+  memcpy(&r, w, sizeof(S));
+  return r;
+}
+// partial states of THREADS neighbouring threads merged; every thread gets the result. `shared` has a
+// slot for each warp of the block, and is used once.
+template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* shared) {
+  constexpr int width = THREADS < 32 ? THREADS : 32, warps = THREADS / 32;
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  if constexpr (warps > 1) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    if (lane == 0) shared[warp] = s;
+    __syncthreads();
+    s = shared[(warp / warps) * warps + lane % warps];
+    #pragma unroll
+    for (int d = warps / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  }
+  return s;
+}
+
+// tile program rms  [n:2/23 c:512/304]  grid (n)
+//     t1[n, c]: bf16 = read x[n, c]
+//     t2[n, c]: bf16 = read r[n, c]
+//     t0[n, c]: bf16 = bf16((t1 + t2))
+//     write h[n, c] = t0 as bf16
+//     t5[n, c] = (t0 * t0)
+//     r4[n] = sum[c](t5)
+//     t6[c]: bf16 = read w[c]
+//     t3[n, c] = ((t0 * rsqrt(((r4 / 304) + 1e-06))) * t6)
+//     write y[n, c] = t3 as bf16
+extern "C" __global__ void __launch_bounds__(128) rms(
+    const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_r, const nt_u16* __restrict__ p_w, nt_u16* __restrict__ p_h, nt_u16* __restrict__ p_y) {
+  const int t = threadIdx.x % 16;
+  const nt_i64 place = (nt_i64)(blockIdx.x) * 8 + threadIdx.x / 16;
+  const bool live = place < 23LL;
+  const nt_i64 row = live ? place : 22LL;
+  const int i_n = (int)(row);
+  float r4 = 0.0f;
+  nt_vec<16> v_t1[3];
+  nt_vec<16> v_t2[3];
+  const int ru0 = i_n * 304;
+  const int ru1 = i_n * 304;
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 16) * 8;
+    v_t1[i] = c0 < 304 ? nt_load<16, false>(p_x + ru0 + c0) : nt_zeros<16>();
+    v_t2[i] = c0 < 304 ? nt_load<16, false>(p_r + ru1 + c0) : nt_zeros<16>();
+  }
+  const int ru2 = i_n * 304;
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 16) * 8;
+    if (c0 < 304) {
+      nt_opaque(v_t1[i]);
+      nt_opaque(v_t2[i]);
+      float o_h[8];
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        const float el0 = nt_round_bf16(((nt_get_bf16(v_t1[i], e)) + (nt_get_bf16(v_t2[i], e))));
+        r4 = r4 + (el0 * el0);
+        o_h[e] = el0;
+      }
+      if (live) nt_store<16>(p_h + ru2 + c0, nt_pack_bf16<8>(o_h));
+    }
+  }
+  struct State0 { float r4; };
+  __shared__ State0 shared0[4];
+  auto merge0 = [&](const State0& a, const State0& b) {
+    State0 c;
+    c.r4 = a.r4 + b.r4;
+    return c;
+  };
+  const State0 all0 = nt_reduce<16>(State0{r4}, merge0, shared0);
+  r4 = all0.r4;
+  const float ru3 = rsqrtf(((r4 * 0.0032894737f) + 1e-06f));
+  const int ru4 = i_n * 304;
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 16) * 8;
+    if (c0 < 304) {
+      nt_opaque(v_t1[i]);
+      nt_opaque(v_t2[i]);
+      const auto w_t6 = nt_load<16, true>(p_w + 0 + c0);
+      float o_y[8];
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        o_y[e] = (((nt_round_bf16(((nt_get_bf16(v_t1[i], e)) + (nt_get_bf16(v_t2[i], e))))) * ru3) * (nt_get_bf16(w_t6, e)));
+      }
+      if (live) nt_store<16>(p_y + ru4 + c0, nt_pack_bf16<8>(o_y));
+    }
+  }
+}
