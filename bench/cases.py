@@ -37,8 +37,8 @@ class Case:
 
 def cases(groups: tuple[str, ...] = GROUPS) -> list[Case]:
     """The cases of some groups, in the order in which they run."""
-    found = [c for c in (*_rows(), *_gemms(), *_attention()) if c.group in groups]
-    return found + (example_cases() if "examples" in groups else [])
+    made = {"rows": _rows, "gemm": _gemms, "attention": _attention, "examples": example_cases}
+    return [case for group in groups for case in made[group]()]
 
 
 def _rows() -> list[Case]:

@@ -39,7 +39,7 @@ def main() -> int:
         spine_child.run(cases(groups), Path(options.child), options.peers)
         return 0
     deadline = time.monotonic() + options.seconds
-    records = [r for g in groups for r in _group(g, deadline, options)]
+    records = _records(groups, deadline, options)
     stamp = {"gpu": smi("name")["name"], "date": datetime.date.today().isoformat()}
     records = [stamp | r for r in records]
     path = Path(options.output)
@@ -60,13 +60,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _group(group: str, deadline: float, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run a group's cases in children until all have a record or the time is over."""
-    wanted, log = cases((group,)), Path(options.output).with_suffix(f".{group}.jsonl")
+def _records(
+    groups: tuple[str, ...], deadline: float, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Run the groups' cases in children until all have a record or the time is over."""
+    wanted, log = cases(groups), Path(options.output).with_suffix(".jsonl")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     while len(done := _read(log)) < len(wanted) and time.monotonic() < deadline:
-        error = _child(group, log, deadline, options.peers)
+        error = _child(groups, log, deadline, options.peers)
         now = len(_read(log))
         if now < len(wanted) and (error is not None or now == len(done)):
             _append(log, _failure(wanted[now], error or "the process left no record"))
@@ -76,9 +78,9 @@ def _group(group: str, deadline: float, options: argparse.Namespace) -> list[dic
     return records
 
 
-def _child(group: str, log: Path, deadline: float, peers: bool) -> str | None:
+def _child(groups: tuple[str, ...], log: Path, deadline: float, peers: bool) -> str | None:
     """What ended a child early, or None."""
-    command = [sys.executable, __file__, "--groups", group, "--child", str(log)]
+    command = [sys.executable, __file__, "--groups", ",".join(groups), "--child", str(log)]
     left = max(1.0, deadline - time.monotonic())
     try:
         done = subprocess.run(

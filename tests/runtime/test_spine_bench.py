@@ -57,7 +57,7 @@ def test_a_dying_child_costs_one_case(tmp_path: Path, monkeypatch: pytest.Monkey
     """Children do two cases each and then die; every case gets a record, in order."""
     wanted = cases.cases(("attention",))
 
-    def child(group: str, log: Path, deadline: float, peers: bool) -> str | None:
+    def child(groups: tuple[str, ...], log: Path, deadline: float, peers: bool) -> str | None:
         done = len(log.read_text().splitlines())
         for case in wanted[done : done + 1]:
             spine._append(log, record(case.name))
@@ -65,9 +65,9 @@ def test_a_dying_child_costs_one_case(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(spine, "_child", child)
     options = argparse.Namespace(output=str(tmp_path / "spine.json"), peers=True)
-    found = spine._group("attention", time.monotonic() + 60, options)
+    found = spine._records(("attention",), time.monotonic() + 60, options)
     assert [r["case"] for r in found] == [c.name for c in wanted]
     assert [r["correct"] for r in found] == [True, False, True]
     assert "status 4" in found[1]["error"]
-    late = spine._group("attention", time.monotonic() - 1, options)
+    late = spine._records(("attention",), time.monotonic() - 1, options)
     assert {r["error"] for r in late} == {"not run: the time was over"}
