@@ -24,6 +24,8 @@ def run(frame: Frame) -> list[Tensor]:
     statements = frame.signature.node.body
     if statements and is_docstring(statements[0]):
         statements = statements[1:]
+    if len(statements) > MAX_DEFINITIONS:
+        raise LimitError(f"{frame.session.name}: has more than {MAX_DEFINITIONS} lines")
     _note_order(frame, statements)
     for statement in statements[:-1]:
         _line(frame, statement)

@@ -424,7 +424,7 @@ def _convert_tensor(
 ) -> Tensor:
     if isinstance(tensor, Stored):
         session = frame.session
-        axes = tuple(session.axis("i", e, frame.level + 1) for e in tensor.shape)
+        axes = tuple(session.axis("i", e, MAX_CALL_DEPTH) for e in tensor.shape)
         element = tensor.at(tuple(Index(a) for a in axes))
         converted = convert(frame, node, element, dtype, result)
         return tensor if converted is element else Inline(session.note(converted), axes)

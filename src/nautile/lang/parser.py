@@ -41,6 +41,9 @@ def parse(
             for signature in module.programs.values()
             if (sizes := _sizes(signature, called, wanted)) is not None
         ]
+        if not programs and module.programs:  # all are called: they call each other
+            first = next(iter(module.programs.values()))
+            programs = [read_program(module, first, resolve_sizes(first, wanted))]
     except RecursionError:
         raise LimitError(f"{filename}: expressions are nested too deeply to be read") from None
     if not programs:

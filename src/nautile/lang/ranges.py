@@ -168,10 +168,16 @@ class Ranges:
         for place, (item, extent) in enumerate(zip(items, tensor.shape, strict=False)):
             if isinstance(item, ast.Name) and item.id in scope:
                 binder = scope[item.id]
-                if isinstance(tensor, Inline) and binder.alias is None:
-                    binder.alias = self.frame.session.bindings[tensor.axes[place].family]
+                if isinstance(tensor, Inline):
+                    self._spell(binder, tensor.axes[place])
                 what = f"dimension {place + 1} of {ast.unparse(node.value)[:40]}"
                 self._use(binder, item, extent, what)
+
+    def _spell(self, binder: Binder, axis: Axis) -> None:
+        """Inside a call, the caller's name of the axis that an index walks is the one to keep."""
+        spelled = self.frame.session.bindings[axis.family]
+        if binder.alias is None and spelled.level < self.frame.level:
+            binder.alias = spelled
 
     def _use(self, binder: Binder, node: ast.AST, extent: int, what: str) -> None:
         if binder.declared:
