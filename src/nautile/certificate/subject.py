@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from nautile.certificate.drawing import Array, Drawn
 from nautile.certificate.operands import rounded_operands
 from nautile.certificate.recipes import is_positive, recipes
+from nautile.dtypes import is_float
 from nautile.extract.kernel import Plan
 from nautile.inline import Definitions
 from nautile.oracle import Fetch, lazy
-from nautile.terms import Axis, Buffer, Cast, Output, Program, Term, buffers
+from nautile.terms import Axis, Buffer, Cast, Definition, Output, Program, Term, buffers
+from nautile.types import type_of
 
 __all__ = ["Side", "Subject", "Target", "stored_term", "subject_of"]
 
@@ -96,20 +98,34 @@ def subject_of(program: Program, plan: Plan, seed: int, *, cuts: bool = True) ->
     named = {o.buffer.name: (o.axes, o.term) for o in program.outputs}
     named |= {d.name: (d.axes, d.body) for d in program.definitions}
     operands = rounded_operands(plan)
-    chosen = _stored_side(made, cut, frozenset())
-    meant = _stored_side(made, cut, operands)
+    held = {d.name: _held(d) for d in program.definitions if d.name in cut}
+    chosen = _stored_side(made, held, frozenset())
+    meant = _stored_side(made, held, operands)
     targets = tuple(_target(k.name, o, named) for k in plan.kernels for o in k.outputs)
-    return Subject(program, plan, seed, cut, Side(own), chosen, meant, operands, targets)
+    return Subject(program, plan, seed, cut, Side(own, held), chosen, meant, operands, targets)
 
 
-def _stored_side(made: Mapping[str, Output], cut: frozenset[str], exact: frozenset[str]) -> Side:
-    """The plan's side, every stored tensor rounded to its type except those in `exact`."""
+def _held(definition: Definition) -> str:
+    """The type of a definition's values: that of its outermost cast, else what it carries."""
+    body = definition.body
+    return body.dtype if isinstance(body, Cast) and is_float(body.dtype) else definition.dtype
+
+
+def _stored_side(
+    made: Mapping[str, Output], held: Mapping[str, str], exact: frozenset[str]
+) -> Side:
+    """The plan's side, every stored tensor rounded to its type except those in `exact`. `held`
+    gives the types of shared values, which a wider store leaves as they are."""
     terms = {
         n: (o.axes, o.term if n in exact else stored_term(o))
         for n, o in made.items()
-        if n not in cut
+        if n not in held
     }
-    return Side(terms, {n: "f32" if n in exact else made[n].buffer.dtype for n in cut})
+    kept = {
+        n: h if n in exact or made[n].buffer.dtype in ("f32", "f64") else made[n].buffer.dtype
+        for n, h in held.items()
+    }
+    return Side(terms, kept)
 
 
 def _target(kernel: str, output: Output, known: Definitions) -> Target:
@@ -120,8 +136,9 @@ def _target(kernel: str, output: Output, known: Definitions) -> Target:
 
 
 def stored_term(output: Output) -> Term:
-    """What a reader of a stored tensor gets."""
-    exact = output.buffer.dtype in ("f64", "i64", "bool")
+    """What a reader of a stored tensor gets: nothing is rounded that is stored as it is carried."""
+    carried = type_of(output.term)
+    exact = output.buffer.dtype == carried or carried == "bool"
     return output.term if exact else Cast(output.buffer.dtype, output.term)
 
 

@@ -1,0 +1,46 @@
+"""How much a look-up costs: what reductions walk, those of definitions on the way included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from nautile.inline import Definitions
+from nautile.terms import Axis, Load, Online, Reduce, Term, walk
+
+__all__ = ["work_of"]
+
+
+def work_of(term: Term, size: Mapping[Axis, int], definitions: Definitions) -> int:
+    """Elements of all reductions' bodies, when free axes have `size` positions each and definitions
+    are evaluated once, wherever they are read."""
+    wanted: dict[str, dict[Axis, int]] = {}
+    total = _visit(term, size, definitions, wanted)
+    done: set[tuple[str, tuple[int, ...]]] = set()
+    while fresh := [(n, s) for n, s in wanted.items() if (n, tuple(s.values())) not in done]:
+        for name, sizes in fresh:
+            done.add((name, tuple(sizes.values())))
+            total += _visit(definitions[name][1], dict(sizes), definitions, wanted)
+    return total
+
+
+def _visit(
+    root: Term,
+    size: Mapping[Axis, int],
+    definitions: Definitions,
+    wanted: dict[str, dict[Axis, int]],
+) -> int:
+    """The reductions of one term, and the definitions that it asks for (in `wanted`)."""
+    parts = list(walk(root))
+    seen = {**size, **{t.axis: t.axis.extent for t in parts if isinstance(t, (Reduce, Online))}}
+    total = 0
+    for t in parts:
+        if isinstance(t, (Reduce, Online)):
+            total += math.prod(seen.get(a, a.extent) for a in {*t.body.free, t.axis})
+        if isinstance(t, Load) and t.buffer.name in definitions:
+            axes = definitions[t.buffer.name][0]
+            known = wanted.setdefault(t.buffer.name, dict.fromkeys(axes, 1))
+            for axis, coordinate in zip(axes, t.coordinates, strict=True):
+                read = math.prod(seen.get(a, a.extent) for a in coordinate.free)
+                known[axis] = max(known[axis], min(read, axis.extent))
+    return total
