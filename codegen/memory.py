@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import gcd
 
 from nautile.codegen.tile import Bounds, Tile
 from nautile.terms import Axis, Buffer, Term
@@ -199,7 +198,9 @@ class Barrier:
 @dataclass(frozen=True, slots=True)
 class Multiply:
     """For each (accumulator, right tile): accumulator += left x right over `depth` positions of
-    `axis`. `left` is a tile of `left_ring`, or a packed fragment; the right tiles' ring is named."""
+    `axis`. `left` is a tile of `left_ring`, or a packed fragment; each right tile has its ring.
+    `prefetch` tells how far ahead fragments are loaded: a whole "step" of the depth, or one
+    "fragment" where registers are scarce."""
 
     pairs: tuple[tuple[Fragment, SharedTile, Ring], ...]
     left: SharedTile | Fragment
@@ -207,6 +208,7 @@ class Multiply:
     axis: Axis
     depth: int
     operand: str
+    prefetch: str = "step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +220,13 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
+    """`precise` asks for functions within 1-2 ulp; where a value is rounded to 16 bits afterwards,
+    the faster ones do."""
+
     target: Fragment
     value: Term
     whole: Term | None = None
+    precise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +322,6 @@ class MemoryProgram:
     fragments: tuple[Fragment, ...]
     roles: tuple[Role, ...]
     shared_bytes: int
-    precise: bool
     heavy_first: bool = False
     comments: tuple[str, ...] = field(default=())
 
@@ -333,19 +338,11 @@ def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:
             yield from operations(op.body)
 
 
-def alignment(offsets: tuple[int, ...], limit: int) -> int:
-    """The largest power of two up to `limit` that divides all offsets."""
-    step = limit
-    for offset in offsets:
-        step = gcd(step, offset)
-    return step
-
-
 def _lines(program: MemoryProgram) -> Iterator[str]:
     g = program.geometry
     yield (
-        f"memory program {program.name}: {g.warp_rows} x {g.warp_columns} warps over {g.rows} rows of"
-        f" {g.row}; {program.shared_bytes} bytes shared"
+        f"memory program {program.name}: {g.warp_rows} x {g.warp_columns} warps over {g.rows}"
+        f" rows of {g.row}; {program.shared_bytes} bytes shared"
     )
     for ring in program.rings:
         yield f"  ring {ring.name}: {ring.stages} x {ring.slot_bytes} bytes at {ring.offset}"
@@ -379,7 +376,7 @@ def _line(op: Operation) -> str:
             return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"
         case Wait(pending):
             return f"wait until {pending} groups are pending"
-        case Multiply(pairs, left, _, axis, depth, operand):
+        case Multiply(pairs, left, _, axis, depth, operand, _):
             into = ", ".join(f"{f.name} += {left.name} x {t.name}" for f, t, _ in pairs)
             return f"multiply {operand}: {into} over {depth} of {axis}"
         case Pack(target, source, operand):

@@ -57,10 +57,17 @@ def _assign(found: list[Statement], allowed: set[str]) -> dict[str, float]:
             c, _ = _split(s.value, factors)
             if c != 1:
                 factors[s.target.name] = c
-        elif isinstance(s, Fold) and s.monoid == "max" and s.source.name in factors:
-            if all(t.name in allowed for t in _targets(s)):
-                factors |= {t.name: factors[s.source.name] for t in _targets(s)}
+        elif isinstance(s, Fold) and _follows(s, factors, allowed):
+            factors |= {t.name: factors[s.source.name] for t in _targets(s)}
     return factors
+
+
+def _follows(s: Fold, factors: Factors, allowed: set[str]) -> bool:
+    return (
+        s.monoid == "max"
+        and s.source.name in factors
+        and all(t.name in allowed for t in _targets(s))
+    )
 
 
 def _followed(found: list[Statement], factors: Factors) -> set[str]:

@@ -38,9 +38,9 @@ from nautile.codegen.memory import (
 from nautile.codegen.schedule.affine import coefficient, divisor, offset
 from nautile.codegen.schedule.place import place
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
-from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Ref, Statement, Tile, Write
-from nautile.codegen.types import carrier
-from nautile.terms import Axis, Cast, Load, Term, walk
+from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, Write
+from nautile.codegen.types import carrier, dtype_of
+from nautile.terms import Apply, Axis, Cast, Const, Load, Term, apply, transform, walk
 
 __all__ = ["Choices", "plan"]
 
@@ -55,6 +55,7 @@ class Choices:
     geometry: Geometry
     stages: int
     shared_limit: int
+    prefetch: str = "step"
 
 
 @dataclass(slots=True)
@@ -82,10 +83,14 @@ class _Planner:
     scopes: dict[int, _Scope] = field(default_factory=dict)
     operands: dict[tuple[str, str], tuple[SharedTile, _Scope]] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
+    precise: bool = False
+    narrow: frozenset[str] = frozenset()
 
     def program(self) -> MemoryProgram:
         source = self.structure.program
         root = _Scope((), None, source.body)
+        self.precise = any(w.buffer.dtype in ("f32", "f64", "tf32") for w in _writes(source.body))
+        self.narrow = _narrow(self.structure)
         self._place(root)
         rings = self._rings(root)
         used = sum(r.stages * r.slot_bytes for r in rings)
@@ -94,7 +99,6 @@ class _Planner:
         staging = self._staging(used)
         body = list(self._staged(body, staging))
         grid = tuple((a, source.tiles[a]) for a in source.grid)
-        writes = [s for s in statements(source.body) if isinstance(s, Write)]
         return MemoryProgram(
             source.name,
             self.choices.geometry,
@@ -104,7 +108,6 @@ class _Planner:
             tuple(self.fragments.values()),
             (Role("all", tuple(body)),),
             max(used, staging),
-            any(w.buffer.dtype in ("f32", "f64", "tf32") for w in writes),
             self._heavy_first(),
         )
 
@@ -113,7 +116,7 @@ class _Planner:
     def _place(self, scope: _Scope) -> None:
         for statement in scope.body:
             if isinstance(statement, Loop):
-                inner = _nest(statement, scope)
+                inner = self._nest(statement, scope)
                 self.scopes[id(statement)] = inner
                 self._place(inner)
             elif isinstance(statement, Mma):
@@ -124,6 +127,17 @@ class _Planner:
                 ):
                     if tile.name in self.structure.pure:
                         self._operand(scope, contraction, tile, outside)
+
+    def _nest(self, loop: Loop, parent: _Scope) -> _Scope:
+        """A loop, joined with the one inside it where that is all that it does."""
+        axes, body, bounds = [loop.axis], loop.body, loop.bounds
+        while bounds == Bounds():
+            acting = [s for s in body if not self._is_pure(s)]
+            if len(acting) != 1 or not isinstance(acting[0], Loop) or acting[0].bounds != bounds:
+                break
+            axes.append(acting[0].axis)
+            body = acting[0].body
+        return _Scope(tuple(axes), parent, body, bounds)
 
     def _operand(self, scope: _Scope, c: Contraction, tile: Tile, outside: Axis) -> None:
         placed = place(self.structure, tile.name, outside, c.axis, c.operand)
@@ -160,9 +174,12 @@ class _Planner:
     # -- operations ---------------------------------------------------------------------------
 
     def _fill(self, ring: Ring, ahead: int = 0) -> list[Operation]:
-        copied = any(t.filled != "compute" for t in ring.tiles)
-        computed = any(t.filled == "compute" for t in ring.tiles)
-        return [Fetch(ring, ahead)] * copied + [Place(ring, ahead)] * computed
+        ops: list[Operation] = []
+        if any(t.filled != "compute" for t in ring.tiles):
+            ops.append(Fetch(ring, ahead))
+        if any(t.filled == "compute" for t in ring.tiles):
+            ops.append(Place(ring, ahead))
+        return ops
 
     def _body(self, scope: _Scope) -> list[Operation]:
         body: list[Operation] = []
@@ -186,7 +203,7 @@ class _Planner:
         return any(isinstance(s, Mma) for s in scope.body)
 
     def _is_pure(self, statement: Statement) -> bool:
-        return hasattr(statement, "target") and statement.target.name in self.structure.pure
+        return isinstance(statement, (Map, Read)) and statement.target.name in self.structure.pure
 
     def _statement(self, scope: _Scope, s: Statement) -> list[Operation]:
         if self._is_pure(s):
@@ -195,7 +212,9 @@ class _Planner:
             case Map(target, value):
                 whole = self.structure.program.masked.get(target.name)
                 plain = None if whole is None else self._cast(target, whole)
-                return [Pointwise(self._fragment(target), self._cast(target, value), plain)]
+                fragment = self._fragment(target)
+                precise = self.precise and target.name not in self.narrow
+                return [Pointwise(fragment, self._cast(target, value), plain, precise)]
             case Fold():
                 return self._fold(scope, s)
             case Loop():
@@ -205,7 +224,7 @@ class _Planner:
         return []
 
     def _cast(self, target: Tile, value: Term) -> Term:
-        value = self.structure.inline(value)
+        value = _reciprocals(self.structure.inline(value), self.structure.columns[target.name])
         narrow = carrier(target.dtype) != target.dtype
         return Cast(target.dtype, value) if narrow else value
 
@@ -223,7 +242,7 @@ class _Planner:
         repair = None if s.repair is None else self._fragment(s.repair)
         before = None if s.before is None else self._fragment(s.before)
         fold = FoldRow(target, s.monoid, source, carried, settled, repair, before)
-        return ([Keep(before, target)] if before else []) + [fold]
+        return [Keep(before, target), fold] if before else [fold]
 
     def _read_inside(self, scope: _Scope, s: Fold) -> bool:
         """Whether the loop that carries the fold reads its running value."""
@@ -245,7 +264,8 @@ class _Planner:
             assert home.ring is not None
             pairs.append((self._fragment(c.statement.target), tile, home.ring))
         depth = self.structure.width(first.axis)
-        ops.append(Multiply(tuple(pairs), left, ring, first.axis, depth, pairs[0][1].element))
+        element, prefetch = pairs[0][1].element, self.choices.prefetch
+        ops.append(Multiply(tuple(pairs), left, ring, first.axis, depth, element, prefetch))
         return ops
 
     def _prepare(self, scope: _Scope, c: Contraction) -> list[Operation]:
@@ -327,7 +347,7 @@ class _Planner:
         self.structure.columns[s.source.name] = own[0] if own else None
         target = self._fragment(s.source)
         return [
-            Pointwise(target, self.structure.pure[s.source.name]),
+            Pointwise(target, self.structure.pure[s.source.name], None, self.precise),
             Store(s.buffer, coordinates, target),
         ]
 
@@ -371,13 +391,16 @@ def _gathers(op: Store, warp_columns: int) -> bool:
     )
 
 
-def _nest(loop: Loop, parent: _Scope) -> _Scope:
-    """A loop, joined with the one inside it where that is all it holds."""
-    axes, body, bounds = [loop.axis], loop.body, loop.bounds
-    while len(body) == 1 and isinstance(body[0], Loop) and bounds == Bounds() == body[0].bounds:
-        axes.append(body[0].axis)
-        body = body[0].body
-    return _Scope(tuple(axes), parent, body, bounds)
+def _early(body: list[Operation]) -> list[Operation]:
+    """Rescaling moved to where its factor is known, so that the factor does not stay alive."""
+    moved: list[Operation] = []
+    for op in body:
+        if isinstance(op, Rescale):
+            made = [i for i, o in enumerate(moved) if getattr(o, "target", None) == op.factor]
+            moved.insert(made[-1] + 1 if made else len(moved), op)
+        else:
+            moved.append(op)
+    return moved
 
 
 def _outer(scope: _Scope) -> Iterable[_Scope]:
@@ -396,6 +419,41 @@ def _ring(name: str, scope: _Scope, stages: int, offset: int) -> Ring:
         tiles.append(replace(tile, offset=at))
         at += -(-tile.bytes // 128) * 128
     return Ring(name, stages, tuple(tiles), at, offset)
+
+
+def _reciprocals(value: Term, column: Axis | None) -> Term:
+    """Quotients by a value of the row become products with its reciprocal, taken once a row."""
+
+    def step(t: Term) -> Term:
+        match t:
+            case Apply("div", (a, b)) if column in a.free and column not in b.free:
+                if not isinstance(b, Const) and dtype_of(t) == "f32":
+                    return apply("mul", a, apply("div", Const(1.0), b))
+        return t
+
+    return value if column is None else transform(value, step)
+
+
+def _writes(body: tuple[Statement, ...]) -> list[Write]:
+    return [s for s in statements(body) if isinstance(s, Write)]
+
+
+def _narrow(structure: Structure) -> frozenset[str]:
+    """The values from which computed operands of 16 bits or fewer, or their repairs, are made."""
+    found = list(statements(structure.program.body))
+    made = {s.target.name: s for s in found if isinstance(s, (Map, Fold))}
+    pending: list[str] = []
+    for c in structure.contractions.values():
+        if c.left.name not in structure.pure and c.operand != "tf32":
+            pending += [c.left.name]
+            pending += [c.statement.repair.name] if c.statement.repair else []
+    result: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in result and name in made:
+            result.add(name)
+            pending += _reads(made[name])
+    return frozenset(result)
 
 
 def _reads(s: Statement) -> set[str]:

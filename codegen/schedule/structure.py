@@ -12,7 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, TileProgram, Write
+from nautile.codegen.tile import (
+    Fold,
+    Loop,
+    Map,
+    Mma,
+    Read,
+    Ref,
+    Statement,
+    Tile,
+    TileProgram,
+    Write,
+)
 from nautile.codegen.types import dtype_of
 from nautile.terms import Axis, Cast, Index, Load, Term, transform, walk
 
@@ -138,7 +149,8 @@ def _sides(program: TileProgram, s: Mma) -> list[Axis]:
 def _main(program: TileProgram, axes: list[Axis]) -> Axis:
     large = [a for a in axes if program.tiles[a] > 1]
     if len(large) > 1:
-        raise UnsupportedError(f"tiles of {', '.join(map(str, large))} on one side of a contraction")
+        names = ", ".join(map(str, large))
+        raise UnsupportedError(f"tiles of {names} on one side of a contraction")
     return large[0] if large else max(axes, key=lambda a: a.extent)
 
 

@@ -77,7 +77,6 @@ class Context:
     slots: dict[str, str] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     loops: frozenset[Axis] = frozenset()
-    double_buffer: bool = True
 
     # -- text ---------------------------------------------------------------------------------
 
@@ -189,9 +188,7 @@ class Context:
 
     def _guard(self, load: Load, place: Place, printer: Printer) -> str:
         """The condition under which an element is inside; empty where it always is."""
-        tests = [
-            f"{place.positions[a]} < {a.extent}" for a in sorted(load.free & place.ragged)
-        ]
+        tests = [f"{place.positions[a]} < {a.extent}" for a in sorted(load.free & place.ragged)]
         for term, extent in zip(load.coordinates, load.buffer.shape, strict=True):
             bounds = interval(term)
             if bounds is None or bounds[0] < 0 or bounds[1] >= extent:
@@ -236,4 +233,3 @@ class Context:
         """A printer of integer coordinates whose temporaries join `lines`."""
         everywhere = Level(frozenset(a for a, _ in self.program.tiles), lines, prefix="c")
         return self.printer([everywhere], Place(positions, frozenset()), precise=True)
-

@@ -14,7 +14,7 @@ from nautile.codegen.schedule.affine import offset, term_of
 from nautile.codegen.sm80 import context
 from nautile.codegen.sm80.context import STORED, Context
 from nautile.dtypes import DTYPES
-from nautile.terms import Axis, Cast, Index, Load, Term
+from nautile.terms import Cast, Index, Load, Term
 
 __all__ = ["fetch", "fill", "sources"]
 
@@ -91,7 +91,8 @@ def _wide(load: Load) -> str:
 def _split(ctx: Context, load: Load, tile: SharedTile) -> tuple[Term | None, dict[Term, int]]:
     """The part of the offset that no loop changes, and the loops' part (the tile's axes apart)."""
     loops = set(ctx.loops)
-    fixed, moving = {}, {}
+    fixed: dict[Term, int] = {}
+    moving: dict[Term, int] = {}
     for atom, factor in offset(load).items():
         if isinstance(atom, Index) and atom.axis in (tile.outer, tile.inner):
             continue
@@ -206,8 +207,3 @@ def _words(element: str) -> list[str]:
     if element == "tf32":
         return [f"__float_as_uint(v[{e}])" for e in range(4)]
     return [f"nt_{element}x2_of_f32(v[{2 * e}], v[{2 * e + 1}])" for e in range(4)]
-
-
-def loop_axes(ring: Ring) -> frozenset[Axis]:
-    """The axes of a ring's tiles."""
-    return frozenset(a for t in ring.tiles for a in (t.outer, t.inner))

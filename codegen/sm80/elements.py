@@ -1,7 +1,7 @@
 """Register values: pointwise terms, folds along the columns, rescaling and packing.
 
-With lane = 4 g + t, element [i][j][2 h + q] of an accumulator-shaped value is row 16 i + 8 h + g and
-column 8 j + 2 t + q of the warp's tile; a value of rows alone is [i][h], the same in the four
+With lane = 4 g + t, element [i][j][2 h + q] of an accumulator-shaped value is row 16 i + 8 h + g
+and column 8 j + 2 t + q of the warp's tile; a value of rows alone is [i][h], the same in the four
 threads that share a row.
 """
 
@@ -58,13 +58,14 @@ def walk(
     statement: Callable[[list[str]], Iterable[str]],
     after_row: Iterable[str] = (),
     before_row: Iterable[str] = (),
+    precise: bool = True,
 ) -> None:
     """Loops over a warp's elements; `statement` gets the terms' texts, of an element or a row."""
     g = ctx.program.geometry
     place = _place(ctx, column)
     groups = ([g.row], [column]) if column else ([g.row],)
     levels = ctx.levels(*groups)
-    printer = ctx.printer(levels, place, precise=ctx.program.precise)
+    printer = ctx.printer(levels, place, precise=precise)
     texts = [printer.value(t) for t in terms]
     ctx.emit("{")
     ctx.emit(*levels[0].lines)
@@ -102,18 +103,22 @@ def _lane_column(ctx: Context, width: int) -> str:
 def pointwise(ctx: Context, op: Pointwise) -> None:
     """A term into its fragment; in whole blocks of the enclosing loop, its plain form."""
     if op.whole is None:
-        _assign(ctx, op.target, op.value)
+        _assign(ctx, op, op.value)
         return
     ctx.emit("if (whole) {")
-    _assign(ctx, op.target, op.whole)
+    _assign(ctx, op, op.whole)
     ctx.emit("} else {")
-    _assign(ctx, op.target, op.value)
+    _assign(ctx, op, op.value)
     ctx.emit("}")
 
 
-def _assign(ctx: Context, target: Fragment, value: Term) -> None:
-    element = ctx.element(target)
-    walk(ctx, target.column, target.columns, [value], lambda t: [f"{element} = {t[0]};"])
+def _assign(ctx: Context, op: Pointwise, value: Term) -> None:
+    column, element = op.target.column, ctx.element(op.target)
+
+    def statement(texts: list[str]) -> list[str]:
+        return [f"{element} = {texts[0]};"]
+
+    walk(ctx, column, op.target.columns, [value], statement, precise=op.precise)
 
 
 def clear(ctx: Context, op: Clear) -> None:
@@ -158,7 +163,9 @@ def fold(ctx: Context, op: FoldRow) -> None:
         carried = f"nt_repair({carried}, {ctx.value(op.repair)}[i][h])"
     ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
     ctx.unroll("for (int h = 0; h < 2; h++) {")
-    ctx.emit(f"float v = {source}[i][0][2 * h];")
+    running = op.carried and not op.settled
+    first = f"{source}[i][0][2 * h]"
+    ctx.emit(f"float v = {combine.format(carried, first) if running else first};")
     ctx.emit(f"v = {combine.format('v', f'{source}[i][0][2 * h + 1]')};")
     ctx.unroll(f"for (int j = 1; j < {columns(ctx, op.source)}; j++) {{")
     for q in ("", " + 1"):
@@ -166,7 +173,8 @@ def fold(ctx: Context, op: FoldRow) -> None:
     ctx.emit("}")
     if op.settled:
         ctx.emit(*_quad(combine, "v"))
-    ctx.emit(f"{target}[i][h] = {combine.format(carried, 'v') if op.carried else 'v'};")
+    joined = op.carried and op.settled
+    ctx.emit(f"{target}[i][h] = {combine.format(carried, 'v') if joined else 'v'};")
     ctx.emit("}", "}")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nautile.codegen.memory import Geometry, MemoryProgram
+from nautile.codegen.schedule.depth import cut_depth
 from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.plan import Choices, plan
 from nautile.codegen.schedule.structure import Structure, UnsupportedError, analyse, statements
+from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.kernel import print_kernel
 from nautile.codegen.sm80.limits import Options, chain_registers, chain_warps, contraction_warps
 from nautile.codegen.source import CudaKernel
@@ -27,14 +29,11 @@ def applies(program: TileProgram) -> bool:
 
 
 def emit_mma(program: TileProgram, options: Options | None = None) -> CudaKernel:
-    """The kernel of a program with contractions on tensor-core operands; LoweringError otherwise."""
+    """The kernel of a program with tensor-core contractions; LoweringError for any other."""
     options = options or Options()
     memory = memory_program(program, options)
-    double = options.double_buffer
-    if double is None:
-        double = not _is_chain(analyse(program))
     try:
-        return print_kernel(memory, double_buffer=double)
+        return print_kernel(memory)
     except UnsupportedError as error:
         raise LoweringError(f"{program.name}: {error}") from error
 
@@ -43,11 +42,14 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
     """The schedule that `emit_mma` prints."""
     options = options or Options()
     try:
-        structure = analyse(factor(program))
+        structure = analyse(cut_depth(factor(program)))
         geometry = _geometry(structure, options)
         stages = options.stages or (2 if _is_chain(structure) else 4)
-        return plan(structure, Choices(geometry, stages, options.shared_limit))
-    except UnsupportedError as error:
+        prefetch = options.prefetch or "step"
+        memory = plan(structure, Choices(geometry, stages, options.shared_limit, prefetch))
+        validate(memory)
+        return memory
+    except (UnsupportedError, ScheduleError) as error:
         raise LoweringError(f"{program.name}: {error}") from error
 
 

@@ -1,7 +1,9 @@
-"""A memory program as one CUDA kernel: the block's place on the grid, then its operations in order."""
+"""A memory program as one CUDA kernel: the block's place on the grid, then its operations."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
@@ -38,13 +40,14 @@ __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
 L2_BYTES = 8 << 20
+_CONSTANT = re.compile(r"\s*const (?:int|bool|nt_u32|nt_i64) (\w+) = [^,;]*;$")
 
 
-def print_kernel(program: MemoryProgram, *, double_buffer: bool) -> CudaKernel:
+def print_kernel(program: MemoryProgram) -> CudaKernel:
     """The CUDA text and its launch."""
     reads, writes = _buffers(program)
     buffers = {b: f"g_{number}_{safe(b.name)}" for number, b in enumerate((*reads, *writes))}
-    ctx = Context(program, buffers, double_buffer=double_buffer)
+    ctx = Context(program, buffers)
     ctx.loops = frozenset(a for op in _all(program) if isinstance(op, Stream) for a in op.axes)
     name = f"k_{safe(program.name)}"
     ctx.depth = 0
@@ -54,13 +57,23 @@ def print_kernel(program: MemoryProgram, *, double_buffer: bool) -> CudaKernel:
     _declare(ctx)
     _body(ctx, program.roles[0].operations, None)
     ctx.emit("}")
-    text = "\n".join(ctx.lines) + "\n"
+    text = "\n".join(_pruned(ctx.lines)) + "\n"
     notes = "".join(f"// {line}\n" for line in str(program).splitlines())
     full = inline(f"{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh")
     blocks = prod(-(-a.extent // t) for a, t in program.grid)
     names = tuple(b.name for b in (*reads, *writes))
     threads = program.geometry.threads
     return CudaKernel(name, full, (blocks, 1, 1), threads, program.shared_bytes, names)
+
+
+def _pruned(lines: list[str]) -> list[str]:
+    """Without constants that nothing reads."""
+    while True:
+        uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
+        kept = [x for x in lines if not (m := _CONSTANT.match(x)) or uses[m.group(1)] > 1]
+        if len(kept) == len(lines):
+            return lines
+        lines = kept
 
 
 def _all(program: MemoryProgram) -> Sequence[Operation]:
@@ -100,8 +113,10 @@ def _prelude(ctx: Context) -> None:
     ctx.emit(
         "extern __shared__ __align__(1024) unsigned char memory[];",
         "const nt_u32 shared = nt_shared(memory);",
-        "const int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;",
-        f"const int warp_row = warp % {g.warp_rows}, warp_column = warp / {g.warp_rows};",
+        "const int tid = threadIdx.x, lane = tid & 31;",
+        "const int warp = tid >> 5;",
+        f"const int warp_row = warp % {g.warp_rows};",
+        f"const int warp_column = warp / {g.warp_rows};",
         "const int lane_column = (lane & 3) * 2;",
     )
 
@@ -118,7 +133,7 @@ def _grid(ctx: Context) -> None:
     nz = prod(counts[a] for a in others)
     ctx.emit("const int block = blockIdx.x;")
     if column:
-        ctx.emit(f"const int z = block / {nr * nc}, inner = block % {nr * nc};")
+        ctx.emit(f"const int z = block / {nr * nc};", f"const int inner = block % {nr * nc};")
         _band(ctx, "inner", g.group, nr, nc, "tile_row", "tile_column")
     else:
         _band(ctx, "block", _heads(program), nz, nr, "z", "tile_row")
@@ -132,7 +147,8 @@ def _grid(ctx: Context) -> None:
         scale = f" * {tiles[axis]}" if tiles[axis] > 1 else ""
         ctx.emit(f"const int {_name(ctx, axis)} = {rest} % {counts[axis]}{scale};")
         rest = f"{rest} / {counts[axis]}"
-    ctx.emit(f"const int row0 = {ctx.origin(g.row)} + warp_row * {16 * g.thread_rows} + (lane >> 2);")
+    warp = f"warp_row * {16 * g.thread_rows}"
+    ctx.emit(f"const int row0 = {ctx.origin(g.row)} + {warp} + (lane >> 2);")
 
 
 def _name(ctx: Context, axis: Axis, prefix: str = "o") -> str:
@@ -167,7 +183,7 @@ def _main_column(program: MemoryProgram) -> Axis | None:
 def _heads(program: MemoryProgram) -> int:
     """How many outer indices to walk together, so that what they stream fits the cache."""
     streams = [op for op in _all(program) if isinstance(op, Stream)]
-    blocks = max((prod(-(-a.extent // t) for a, t in zip(s.axes, s.tiles, strict=True)) for s in streams), default=1)
+    blocks = max((_block_count(s) for s in streams), default=1)
     ring = max((r.slot_bytes for r in program.rings if r.stages > 1), default=1)
     return max(1, L2_BYTES // (blocks * ring))
 
@@ -189,7 +205,7 @@ class _Counter:
     """The block counter of the enclosing Stream: its variable, and the names of the slots."""
 
     def __init__(self, op: Stream, number: int) -> None:
-        self.op, self.block, self.prologue = op, f"b{number}", True
+        self.op, self.block, self.prologue = op, f"step{number}", True
         self.first, self.stop = f"first{number}", f"stop{number}"
         self.slot, self.filling = f"slot{number}", f"filling{number}"
 
@@ -236,11 +252,9 @@ def _fill(
         work(ctx, op, ctx.slots[ring.name])  # type: ignore[arg-type]
         return
     base = f"shared + {ring.offset}"
-    if counter.prologue:
-        block, slot = f"{counter.first} + {ahead}", f"({base} + {ahead * ring.slot_bytes})"
-    else:
-        filling = counter.filling if ring.stages > 2 else f"({counter.slot} ^ 1)"
-        block, slot = f"{counter.block} + {ahead}", f"({base} + {filling} * {ring.slot_bytes})"
+    block = f"{counter.first if counter.prologue else counter.block} + {ahead}"
+    number = str(ahead) if counter.prologue else counter.filling
+    slot = f"({base} + {'(next & 1)' if ring.stages == 2 else number} * {ring.slot_bytes})"
     kept = dict(ctx.origins)
     ctx.emit(f"if ({block} < {counter.stop}) {{", f"const int next = {block};")
     _origins(ctx, counter.op, "next", "n")
@@ -262,15 +276,14 @@ def _origins(ctx: Context, op: Stream, block: str, prefix: str) -> None:
 def _stream(ctx: Context, op: Stream) -> None:
     counter = _Counter(op, ctx.counter["stream"])
     ctx.counter["stream"] += 1
-    blocks = prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
+    blocks = _block_count(op)
     ctx.emit(f"{{  // blocks of {', '.join(map(safe, map(str, op.axes)))}")
     _limits(ctx, op, counter, blocks)
     ring = next((o.ring for o in op.body if isinstance(o, (Fetch, Place))), None)
     if ring is not None:
         copies.sources(ctx, ring)
-        ctx.emit(f"int {counter.slot} = 0;")
         if ring.stages > 2:
-            ctx.emit(f"int {counter.filling} = {ring.stages - 1};")
+            ctx.emit(f"int {counter.slot} = 0;", f"int {counter.filling} = {ring.stages - 1};")
     _body(ctx, op.prologue, counter)
     counter.prologue = False
     b = counter.block
@@ -279,7 +292,9 @@ def _stream(ctx: Context, op: Stream) -> None:
     kept = dict(ctx.slots)
     if ring is not None:
         slot = f"in_{ring.name}"
-        ctx.emit(f"const nt_u32 {slot} = shared + {ring.offset} + {counter.slot} * {ring.slot_bytes};")
+        number = counter.slot if ring.stages > 2 else f"({b} & 1)"
+        at = f"{number} * {ring.slot_bytes}"
+        ctx.emit(f"const nt_u32 {slot} = shared + {ring.offset} + {at};")
         ctx.slots[ring.name] = slot
     whole = (op.bounds.whole_first, op.bounds.whole_stop)
     if whole[0] is not None and whole[1] is not None:
@@ -289,14 +304,16 @@ def _stream(ctx: Context, op: Stream) -> None:
         ctx.emit("const bool whole = false;")
     _body(ctx, op.body, counter)
     if ring is not None:
-        if ring.stages == 2:
-            ctx.emit(f"{counter.slot} ^= 1;")
         for name in (counter.slot, counter.filling) if ring.stages > 2 else ():
             ctx.emit(f"{name} = {name} == {ring.stages - 1} ? 0 : {name} + 1;")
     ctx.emit("}", "}")
     ctx.slots = kept
     for axis in op.axes:
         ctx.origins.pop(axis, None)
+
+
+def _block_count(op: Stream) -> int:
+    return prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
 
 
 def _limits(ctx: Context, op: Stream, counter: _Counter, blocks: int) -> None:
@@ -311,4 +328,5 @@ def _limits(ctx: Context, op: Stream, counter: _Counter, blocks: int) -> None:
         ctx.emit(f"const int {stop} = {blocks};")
     else:
         ctx.emit(f"int {stop} = {ctx.integer(op.bounds.stop)};")
-        ctx.emit(f"{stop} = {stop} > {blocks} ? {blocks} : {stop} > {first} ? {stop} : {first} + 1;")
+        least = f"{stop} > {first} ? {stop} : {first} + 1"
+        ctx.emit(f"{stop} = {stop} > {blocks} ? {blocks} : {least};")

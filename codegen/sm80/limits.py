@@ -1,8 +1,8 @@
 """What the tensor-core path for sm_80 and later can hold: the table that the cost model reads.
 
 Tiles. Row, column and depth tiles are multiples of 16, or at least the extent (they are then padded
-to 16). Powers of two from 16 to 256 are best for rows and columns; depth 32 or 64 (16-bit operands),
-16 or 32 (tf32).
+to 16). Powers of two from 16 to 256 are best for rows and columns. The depth of a contraction is
+cut to steps of 128 bytes of operand (64 positions of 16 bits) where it is larger.
 
 Registers. A thread holds rows x columns / (32 x warps) accumulator registers:
 - a contraction (and contractions that share an operand, counted together): at most 128 a thread,
@@ -53,7 +53,7 @@ class Options:
     group: int | None = None
     blocks: int | None = None
     shared_limit: int = PORTABLE_SHARED
-    double_buffer: bool | None = None
+    prefetch: str | None = None
 
 
 def contraction_warps(rows: int, columns: Sequence[int]) -> tuple[int, int] | None:
@@ -62,7 +62,9 @@ def contraction_warps(rows: int, columns: Sequence[int]) -> tuple[int, int] | No
     best: tuple[int, int, int] | None = None
     for wm in (1, 2, 4, 8):
         for wn in (1, 2, 4, 8):
-            if wm * wn > MAX_WARPS or not _splits(rows, wm) or any(not _splits(c, wn) for c in columns):
+            if wm * wn > MAX_WARPS or not _splits(rows, wm):
+                continue
+            if any(not _splits(c, wn) for c in columns):
                 continue
             if rows * sum(columns) > CONTRACTION_REGISTERS * 32 * wm * wn:
                 continue

@@ -18,50 +18,76 @@ __all__ = ["multiply"]
 def multiply(ctx: Context, op: Multiply) -> None:
     """accumulator += left x right for every pair; the left fragments are loaded once."""
     g = ctx.program.geometry
-    width = DTYPES[op.operand].bytes
-    steps = op.depth * width // 32
-    i = g.thread_rows
-    shared_left = isinstance(op.left, SharedTile)
     ctx.emit("{")
     if isinstance(op.left, SharedTile):
         assert op.left_ring is not None
-        _lane(ctx, "a", op.left, op.left_ring, op.axis, i * 16, "warp_row", g.warp_rows, False)
+        rows = g.thread_rows * 16
+        _lane(ctx, "a", op.left, op.left_ring, op.axis, rows, "warp_row", g.warp_rows, False)
     parts = []
     for number, (target, tile, ring) in enumerate(op.pairs):
         part = target.columns // g.warp_columns
         _lane(ctx, f"b{number}", tile, ring, op.axis, part, "warp_column", g.warp_columns, True)
         parts.append(part // 16)
-    buffers = 2 if ctx.double_buffer and steps > 1 else 1
-    if shared_left:
-        ctx.emit(f"nt_u32 fa[{buffers}][{i}][4];")
+    steps = op.depth * DTYPES[op.operand].bytes // 32
+    if op.prefetch == "fragment" and len(parts) == 1:
+        _by_fragment(ctx, op, steps, parts[0])
+    else:
+        _by_step(ctx, op, steps, parts)
+    ctx.emit("}")
+
+
+def _by_step(ctx: Context, op: Multiply, steps: int, parts: list[int]) -> None:
+    """All fragments of step k + 1 are loaded before the products of step k."""
+    buffers = 2 if steps > 1 else 1
+    if isinstance(op.left, SharedTile):
+        ctx.emit(f"nt_u32 fa[{buffers}][{ctx.program.geometry.thread_rows}][4];")
     for number, part in enumerate(parts):
         ctx.emit(f"nt_u32 fb{number}[{buffers}][{part}][4];")
-    if buffers == 2:
-        _load_all(ctx, op, parts, "0", "0")
+    _load_all(ctx, op, parts, "0", "0")
     ctx.unroll(f"for (int k = 0; k < {steps}; k++) {{")
-    if buffers == 2:
+    if steps > 1:
         ctx.emit(f"if (k + 1 < {steps}) {{")
         _load_all(ctx, op, parts, "(k + 1)", "((k + 1) & 1)")
         ctx.emit("}")
-    now = "(k & 1)" if buffers == 2 else "0"
-    if buffers == 1 and shared_left:
-        _load_left(ctx, op, "k", "0")
+    now = "(k & 1)" if steps > 1 else "0"
     for number, part in enumerate(parts):
         ctx.unroll(f"for (int j = 0; j < {part}; j++) {{")
-        if buffers == 1:
-            _load_right(ctx, op, number, "k", "0")
-        left = f"fa[{now}][i]" if shared_left else f"{ctx.value(_packed(op))}[i][k]"
-        acc, b = ctx.value(op.pairs[number][0]), f"fb{number}[{now}][j]"
-        ctx.unroll(f"for (int i = 0; i < {i}; i++) {{")
-        ctx.emit(f"nt_mma_{op.operand}({acc}[i][2 * j], {left}, {b}[0], {b}[1]);")
-        ctx.emit(f"nt_mma_{op.operand}({acc}[i][2 * j + 1], {left}, {b}[2], {b}[3]);")
-        ctx.emit("}", "}")
+        _products(ctx, op, number, f"fa[{now}][i]", f"fb{number}[{now}][j]")
+        ctx.emit("}")
+    ctx.emit("}")
+
+
+def _by_fragment(ctx: Context, op: Multiply, steps: int, part: int) -> None:
+    """One right fragment ahead: few registers, for blocks whose accumulators leave no more."""
+    if isinstance(op.left, SharedTile):
+        ctx.emit(f"nt_u32 fa[2][{ctx.program.geometry.thread_rows}][4];")
+        _load_left(ctx, op, "0", "0")
+    ctx.emit("nt_u32 fb[2][4];", "const int first_j = 0;")
+    _load_right(ctx, op, 0, "fb[0]", "0", "first_j")
+    ctx.unroll(f"for (int k = 0; k < {steps}; k++) {{")
+    ctx.unroll(f"for (int j = 0; j < {part}; j++) {{")
+    ctx.emit(f"const int now = (k * {part} + j) & 1, next_j = (j + 1) % {part};")
+    ctx.emit(f"const int next_k = k + (j + 1) / {part};", f"if (next_k < {steps}) {{")
+    if isinstance(op.left, SharedTile):
+        ctx.emit("if (next_j == 0) {")
+        _load_left(ctx, op, "next_k", "(next_k & 1)")
+        ctx.emit("}")
+    _load_right(ctx, op, 0, "fb[now ^ 1]", "next_k", "next_j")
+    ctx.emit("}")
+    _products(ctx, op, 0, "fa[k & 1][i]", "fb[now]")
     ctx.emit("}", "}")
 
 
-def _packed(op: Multiply) -> Fragment:
-    assert isinstance(op.left, Fragment)
-    return op.left
+def _products(ctx: Context, op: Multiply, number: int, left: str, right: str) -> None:
+    """The products of one right fragment (16 columns) with all of the warp's rows."""
+    if isinstance(op.left, Fragment):
+        left = f"{ctx.value(op.left)}[i][k]"
+    acc = ctx.value(op.pairs[number][0])
+    ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
+    for half in (0, 1):
+        operands = f"{left}, {right}[{2 * half}], {right}[{2 * half + 1}]"
+        ctx.emit(f"nt_mma_{op.operand}({acc}[i][2 * j{f' + {half}' * half}], {operands});")
+    ctx.emit("}")
 
 
 def _load_all(ctx: Context, op: Multiply, parts: list[int], k: str, buffer: str) -> None:
@@ -69,7 +95,7 @@ def _load_all(ctx: Context, op: Multiply, parts: list[int], k: str, buffer: str)
         _load_left(ctx, op, k, buffer)
     for number, part in enumerate(parts):
         ctx.unroll(f"for (int j = 0; j < {part}; j++) {{")
-        _load_right(ctx, op, number, k, buffer)
+        _load_right(ctx, op, number, f"fb{number}[{buffer}][j]", k, "j")
         ctx.emit("}")
 
 
@@ -124,33 +150,34 @@ def _load_left(ctx: Context, op: Multiply, k: str, buffer: str) -> None:
     ctx.emit("}")
 
 
-def _load_right(ctx: Context, op: Multiply, number: int, k: str, buffer: str) -> None:
-    tile = op.pairs[number][1]
-    into, name = f"fb{number}[{buffer}][j]", f"b{number}"
+def _load_right(ctx: Context, op: Multiply, number: int, into: str, k: str, j: str) -> None:
+    tile, name = op.pairs[number][1], f"b{number}"
     if op.operand == "tf32" and isinstance(op.left, Fragment):
-        _paired(ctx, into, name, tile, op.axis, k)
+        _paired(ctx, into, name, tile, op.axis, k, j)
     elif _scalar(tile, op.axis):
         for word in range(4):
             row = f"({k} * 8 + (lane & 3) + {word & 1} * 4)"
-            column = f"({name}r + j * 16 + {(word >> 1) * 8})"
+            column = f"({name}r + {j} * 16 + {(word >> 1) * 8})"
             at = f"{name} + {row} * {tile.layout.pitch} + {column} * 4"
             ctx.emit(f"{into}[{word}] = nt_load4({at});")
     else:
-        _matrix(ctx, into, name, tile, op.axis, k, "j")
+        _matrix(ctx, into, name, tile, op.axis, k, j)
     _round(ctx, op.operand, into)
 
 
-def _paired(ctx: Context, into: str, name: str, tile: SharedTile, axis: Axis, k: str) -> None:
+def _paired(
+    ctx: Context, into: str, name: str, tile: SharedTile, axis: Axis, k: str, j: str
+) -> None:
     """tf32 against a packed accumulator, which holds positions 2t and 2t + 1 of each eight."""
     layout = tile.layout
     for word in range(4):
         depth = f"({k} * 8 + (lane & 3) * 2 + {word & 1})"
         if _scalar(tile, axis):
-            column = f"({name}r + j * 16 + {(word >> 1) * 8})"
+            column = f"({name}r + {j} * 16 + {(word >> 1) * 8})"
             at = f"{name} + {depth} * {layout.pitch} + {column} * 4"
         else:
             row = f"({name}r - (lane & 7) - ((lane >> 4) * 8) + (lane >> 2)"
-            row += f" + j * 16 + {(word >> 1) * 8})"
+            row += f" + {j} * 16 + {(word >> 1) * 8})"
             swizzle = f" ^ (({row} >> {layout.shift}) & {layout.mask})" if layout.mask else ""
             start = f"({name} - {name}r * {layout.pitch})"
             at = f"{start} + {row} * {layout.pitch}"

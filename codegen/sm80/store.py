@@ -63,12 +63,13 @@ def _address(ctx: Context, load: Load, positions: dict[Axis, str]) -> str:
 
 
 def _inlined(lines: list[str], text: str) -> str:
-    """An address whose shared parts are computed inside a lambda, so that it stays an expression."""
+    """An address with shared parts, computed in a lambda so that it stays an expression."""
     return f"[&] {{ {' '.join(lines)} return {text}; }}()"
 
 
 def _single(ctx: Context, op: Store) -> None:
     row, column = ctx.program.geometry.row, op.source.column
+    assert column is not None
     at = _address(ctx, Load(op.buffer, op.coordinates), {row: "p_row", column: "p_col"})
     value = narrowed(ctx.element(op.source), op.source.tile.dtype, op.buffer.dtype)
     test = _inside(ctx, row, column)
@@ -91,6 +92,7 @@ def _paired(op: Store) -> bool:
 
 def _pairs(ctx: Context, op: Store) -> None:
     row, column = ctx.program.geometry.row, op.source.column
+    assert column is not None
     at = _address(ctx, Load(op.buffer, op.coordinates), {row: "p_row", column: "p_col"})
     name = ctx.value(op.source)
     pair = ", ".join(
@@ -108,6 +110,7 @@ def _pairs(ctx: Context, op: Store) -> None:
 def _staged(ctx: Context, op: Store) -> None:
     """Sixteen rows of a warp at a time: pairs into its own shared memory, rows out of it."""
     g, column = ctx.program.geometry, op.source.column
+    assert column is not None
     part = op.source.columns // g.warp_columns
     pitch, across = part * 2 + 16, part // 8
     name = ctx.value(op.source)
@@ -123,7 +126,8 @@ def _staged(ctx: Context, op: Store) -> None:
     ctx.emit(f"nt_store4({to}, nt_{op.buffer.dtype}x2_of_f32({pair}));", "nt_warp_sync();")
     ctx.unroll(f"for (int n = 0; n < {-(-across // 2)}; n++) {{")
     ctx.emit(f"const int r = (lane + n * 32) / {across}, c = (lane + n * 32) % {across};")
-    ctx.emit(f"const int p_row = {ctx.origin(g.row)} + warp_row * {16 * g.thread_rows} + i * 16 + r;")
+    warp_row = f"warp_row * {16 * g.thread_rows} + "
+    ctx.emit(f"const int p_row = {ctx.origin(g.row)} + {warp_row}i * 16 + r;")
     ctx.emit(f"const int p_col = {ctx.origin(column)}{warp_column} + c * 8;")
     at = _address(ctx, Load(op.buffer, op.coordinates), {g.row: "p_row", column: "p_col"})
     tests = ["r < 16"] * (across % 2)

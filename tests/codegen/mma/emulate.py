@@ -23,9 +23,7 @@ def host_text(kernel: CudaKernel) -> str:
     """A C++ translation unit with one entry `run(pointers, lazy)`."""
     shim = "\n".join((SHIM / n).read_text() for n in ("warp.hpp", "device.hpp"))
     defined = set(re.findall(r"(nt_\w+)\(", (SHIM / "device.hpp").read_text()))
-    scalar = [
-        text for names, text in blocks("scalar.cuh") if names and not names & defined
-    ]
+    scalar = [text for names, text in blocks("scalar.cuh") if names and not names & defined]
     body = kernel.text[kernel.text.index(BODY) :]
     body = re.sub(r"extern __shared__ .*", "unsigned char* memory = host::base();", body)
     args = re.search(rf"{kernel.name}\((.*)\) \{{", body)

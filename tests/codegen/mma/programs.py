@@ -44,7 +44,8 @@ def gemm(
     group: int = 1,
 ) -> TileProgram:
     """C = epilogue(sum over k of A B); `layout` gives the storage order of A and B."""
-    axes = {"m": Axis("m", 0, m), "n": Axis("n", 0, n), "k": Axis("k", 0, k), "h": Axis("h", 0, batch)}
+    extents = {"m": m, "n": n, "k": k, "h": batch}
+    axes = {name: Axis(name, 0, extent) for name, extent in extents.items()}
     stored = stored or dtype
     operand = operand or dtype
     extra = "h" if batch else ""

@@ -1,0 +1,107 @@
+"""The depth of a contraction is walked in steps that shared memory holds.
+
+A contraction of two pure operands may cut its contracted axis as it likes, where nothing but its
+operands has that axis: a resident axis becomes a loop, a loop with a deep tile one with a tile of
+`step` positions. A chain's contractions inside the stream keep theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nautile.codegen.schedule.structure import Structure, analyse, statements
+from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Statement, TileProgram, Write
+from nautile.dtypes import DTYPES
+from nautile.terms import Axis
+
+__all__ = ["cut_depth"]
+
+STEP_BYTES = 128
+
+
+def cut_depth(program: TileProgram) -> TileProgram:
+    """The program with every free depth cut to 128 bytes of operand a step."""
+    structure = analyse(program)
+    steps = _steps(structure)
+    if not steps:
+        return program
+    body = _wrap(structure, program.body, (), steps)
+    return replace(program, body=body, tiles={**program.tiles, **steps})
+
+
+def _steps(structure: Structure) -> dict[Axis, int]:
+    """The new tile of each axis to cut."""
+    steps: dict[Axis, int] = {}
+    blocked = _fixed(structure)
+    for c in structure.contractions.values():
+        step = STEP_BYTES // DTYPES[c.operand].bytes if DTYPES[c.operand].bytes > 1 else 64
+        if c.axis not in blocked and structure.program.tiles[c.axis] > step < c.axis.extent:
+            steps[c.axis] = step
+    return steps
+
+
+def _fixed(structure: Structure) -> set[Axis]:
+    """Axes that something else has: fragments, streams of other values, a chain's contractions."""
+    fixed = {structure.row} | set(structure.program.grid)
+    for s in statements(structure.program.body):
+        if isinstance(s, (Map, Read)) and s.target.name in structure.pure:
+            continue
+        if isinstance(s, (Map, Mma)):
+            fixed |= set(s.target.axes)
+        elif isinstance(s, Fold):
+            fixed |= {s.axis, *s.target.axes}
+        elif isinstance(s, Write):
+            fixed |= {a for c in s.coordinates for a in c.free}
+        elif isinstance(s, Loop) and s.bounds != Bounds():
+            fixed.add(s.axis)
+    return fixed | _inner(structure, structure.program.body, ())
+
+
+def _inner(
+    structure: Structure, body: tuple[Statement, ...], around: tuple[Axis, ...]
+) -> set[Axis]:
+    """Axes of contractions that start afresh inside a loop, or whose left operand is computed."""
+    found: set[Axis] = set()
+    for s in body:
+        if isinstance(s, Loop):
+            found |= _inner(structure, s.body, (*around, s.axis))
+        elif isinstance(s, Mma):
+            c = structure.contractions[s.target.name]
+            if c.left.name not in structure.pure or any(a not in s.axes for a in around):
+                found |= set(s.axes)
+    return found
+
+
+def _wrap(
+    structure: Structure,
+    body: tuple[Statement, ...],
+    around: tuple[Axis, ...],
+    steps: dict[Axis, int],
+) -> tuple[Statement, ...]:
+    """Runs of contractions over a resident axis that is cut go into a loop over it."""
+    result: list[Statement] = []
+    run: list[Mma] = []
+
+    def flush() -> None:
+        if run:
+            axis = structure.contractions[run[0].target.name].axis
+            result.append(Loop(axis, tuple(run)))
+            run.clear()
+
+    for s in body:
+        if isinstance(s, Mma):
+            axis = structure.contractions[s.target.name].axis
+            if axis in steps and axis not in around:
+                if run and structure.contractions[run[0].target.name].axis != axis:
+                    flush()
+                run.append(s)
+                continue
+        elif not (isinstance(s, (Read, Map)) and s.target.name in structure.pure):
+            flush()
+        if isinstance(s, Loop):
+            s = replace(s, body=_wrap(structure, s.body, (*around, s.axis), steps))
+        elif isinstance(s, Mma):
+            flush()
+        result.append(s)
+    flush()
+    return tuple(result)
