@@ -109,6 +109,9 @@ BODIES = [
     ("return gelu(1, 2)", "wrong-arguments", "2)", "at most 1"),
     ("return softmax(x[i,0])", "wrong-arguments", "x[i,0]", "name the axes in brackets"),
     ("a[j] = softmax[j](y)\n    return a", "wrong-rank", "y", "write y[i]"),
+    ("a[i: N] = softmax(x)[i,0]\n    return a", "wrong-rank", "x)", "softmax[j](x[i,j])"),
+    ("a[i,j] = softmax[j: N](x[i,j])\n    return a", "size-mismatch", "N](", "8 positions"),
+    ("a[i: N] = y[i * 4 - (i % 2) * 3]\n    return a", "out-of-range", "i * 4", "from 0 to 9"),
     ("return y(3)", "unknown-name", "y(3)", "is a tensor"),
     ("return x[i,0] * 99999999999999999999", "bad-size", "99999", "64 bits"),
 ]

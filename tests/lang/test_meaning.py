@@ -132,6 +132,11 @@ def test_reductions_shadow_left_indices() -> None:
             "x[0,1] if 0 <= e[0] - 1 < N else y[0]",
             "where(0 <= e[0] - 1 and e[0] - 1 < 4, x[0, 1], y[0])",
         ),
+        ("sum[j: M](y[j + 4 - 8 * (j // 4)])", "sum[j: 8](y[j + 4 - 8 * (j // 4)])"),
+        (
+            "sum[j](softmax[j: M](y[j]))",
+            "sum[j](exp(y[j] - max[j](y[j])) / sum[j](exp(y[j] - max[j](y[j]))))",
+        ),
         ("max(y[0], y[1], y[2])", "max(max(y[0], y[1]), y[2])"),
         ("sum[i](x[i,e[i]])", "sum[i](x[i, e[i]])"),
         ("bf16(y[0]) ** 2", "bf16(y[0]) ** 2"),

@@ -1,18 +1,38 @@
 """Where an index expression can lie: interval arithmetic over the extents of its axes.
 
-Parts that depend on data (elements of integer tensors) are unbounded here; what they may be is the
-caller's promise.
+Where intervals are too wide (`d + 64 - 128 * (d // 64)`) and the axes have few positions, every
+position is tried. Parts that depend on data (elements of integer tensors) are unbounded here; what
+they may be is the caller's promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import math
+from collections.abc import Callable, MutableMapping
 
-from nautile.terms import Apply, Const, Index, Reduce, Term, children, walk
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["Interval", "interval"]
+from nautile.terms import Apply, Axis, Const, Index, Reduce, Term, children, walk
+
+__all__ = ["Interval", "interval", "tried"]
 
 Interval = tuple[int, int] | None
+Integers = npt.NDArray[np.int64]
+
+_MOST_POSITIONS = 1 << 20
+_EXACT: dict[str, Callable[..., Integers]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "max": np.maximum,
+    "min": np.minimum,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+}
 
 
 def interval(term: Term, known: MutableMapping[Term, Interval]) -> Interval:
@@ -22,6 +42,35 @@ def interval(term: Term, known: MutableMapping[Term, Interval]) -> Interval:
             if part not in known:
                 known[part] = _of(part, tuple(known[c] for c in children(part)))
     return known[term]
+
+
+def tried(term: Term) -> Interval:
+    """The least and largest value over all positions, or None where they are too many, or where
+    the term has other parts than integer arithmetic on indices."""
+    axes = sorted(term.free)
+    if math.prod(a.extent for a in axes) > _MOST_POSITIONS:
+        return None
+    grid = np.ix_(*(np.arange(a.extent, dtype=np.int64) for a in axes))
+    values: dict[Term, Integers] = {}
+    for part in walk(term):
+        value = _value(part, dict(zip(axes, grid, strict=True)), values)
+        if value is None:
+            return None
+        values[part] = value
+    return int(values[term].min()), int(values[term].max())
+
+
+def _value(
+    term: Term, positions: dict[Axis, Integers], known: dict[Term, Integers]
+) -> Integers | None:
+    match term:
+        case Const(value) if isinstance(value, int) and abs(value) < 2**31:
+            return np.asarray(value, dtype=np.int64)
+        case Index(axis):
+            return positions[axis]
+        case Apply(operation, arguments) if operation in _EXACT:
+            return _EXACT[operation](*(known[a] for a in arguments))
+    return None
 
 
 def _of(term: Term, inner: tuple[Interval, ...]) -> Interval:

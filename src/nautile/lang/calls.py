@@ -13,20 +13,29 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from nautile.dtypes import DTYPES, is_float, is_integer
+from nautile.dtypes import DTYPES
 from nautile.errors import LimitError, SourceError
+from nautile.lang.arguments import (
+    check_results,
+    complete_sizes,
+    convert,
+    convert_tensor,
+    default_of,
+    given_arguments,
+    shape_text,
+    size_keywords,
+)
 from nautile.lang.expression import Expression, Scope, read_tensor
 from nautile.lang.limits import MAX_CALL_DEPTH, MAX_CALLS
 from nautile.lang.module import Module
 from nautile.lang.names import BUILTIN
 from nautile.lang.ranges import Ranges, bracket, kept_axes
-from nautile.lang.session import Frame, Inline, Stored, Tensor
-from nautile.lang.signature import Parameter, Signature, Type, checked_size, number, size_value
+from nautile.lang.session import Frame, Inline, Tensor
+from nautile.lang.signature import Parameter, Signature, size_value
 from nautile.lang.source import nearest
-from nautile.terms import Axis, Cast, Const, Index, Load, Term
-from nautile.types import carried
+from nautile.terms import Axis, Index, Term
 
-__all__ = ["axis_call", "complete_sizes", "convert", "is_whole", "whole_call", "whole_calls"]
+__all__ = ["axis_call", "is_whole", "whole_call", "whole_calls"]
 
 
 def is_whole(frame: Frame, node: ast.AST) -> bool:
@@ -82,14 +91,14 @@ def axis_call(expression: Expression, node: ast.Call, scope: Scope) -> Term:
         return read_tensor(frame, node, tensor, f"{head.id}(...)", ())
     axes = _bound_axes(expression, node, signature, scope)
     inner = {**scope, **_dropped(expression, node)}
-    given = _arguments(frame, node, signature)
+    given = given_arguments(frame, node, signature)
     tensors = {
         p.name: Inline(_argument(expression, p, given, inner), _param_axes(frame, node, p, axes))
         for p in signature.parameters
     }
     sizes = {name: axis.extent for name, axis in axes.items()}
     sizes = complete_sizes(
-        frame, node, signature, {**sizes, **_size_keywords(frame, node, signature)}
+        frame, node, signature, {**sizes, **size_keywords(frame, node, signature)}
     )
     callee = _frame(frame, module, signature, sizes, tensors, inline=True)
     result = _only(frame, node, _enter(frame, node, callee))
@@ -124,7 +133,7 @@ def _bound_axes(
         raise frame.error(node, message, "wrong-rank")
     kept = kept_axes(signature)
     axes = {}
-    for size, (name, item, _) in zip(sizes, items, strict=True):
+    for size, (name, item, declared) in zip(sizes, items, strict=True):
         if size in kept and name not in scope:
             message = (
                 f"{signature.name}[{name}] keeps the axis {name}, "
@@ -132,7 +141,16 @@ def _bound_axes(
             )
             raise frame.error(item, message, "no-range")
         axes[size] = scope[name] if size in kept else expression.ranges.inner[id(node), name]
+        if declared is not None:
+            _check_declared(frame, declared, name, axes[size])
     return axes
+
+
+def _check_declared(frame: Frame, node: ast.expr, name: str, axis: Axis) -> None:
+    extent = size_value(frame.source, node, frame.sizes)
+    if extent != axis.extent:
+        message = f"the index {name} walks {axis.extent} positions, not {extent}"
+        raise frame.error(node, message, "size-mismatch")
 
 
 def _dropped(expression: Expression, node: ast.Call) -> dict[str, Axis]:
@@ -156,7 +174,7 @@ def _argument(
 ) -> Term:
     frame = expression.frame
     if parameter.name not in given:
-        return _default(parameter)
+        return default_of(parameter)
     node = given[parameter.name]
     if isinstance(node, ast.Name) and node.id in frame.tensors and node.id not in scope:
         rank = len(frame.tensors[node.id].shape)
@@ -167,29 +185,20 @@ def _argument(
     return convert(frame, node, expression.term(node, scope), parameter.type.dtype)
 
 
-def _default(parameter: Parameter) -> Term:
-    assert parameter.default is not None
-    value = parameter.default
-    return Const(value if is_float(parameter.type.dtype) else int(value))
-
-
-# --- calls that pass whole tensors
-
-
 def whole_call(frame: Frame, node: ast.Call, targets: tuple[str, ...]) -> list[Tensor]:
     """The results of a call that passes whole tensors; `targets` names what it is assigned to."""
     assert isinstance(node.func, ast.Name)
     found = frame.module.find(node.func.id)
     assert found is not None
     module, signature = found
-    given = _arguments(frame, node, signature)
+    given = given_arguments(frame, node, signature)
     tensors = {p.name: _whole_argument(frame, p, given) for p in signature.parameters}
     sizes = _infer(frame, node, signature, tensors, given)
     callee = _frame(frame, module, signature, sizes, tensors, inline=frame.inline)
     callee.renamed = _renamed(frame, signature, targets)
     results = _enter(frame, node, callee)
     pairs = zip(results, signature.results, strict=True)
-    return [_convert_tensor(frame, node, r, t.dtype, True) for r, t in pairs]
+    return [convert_tensor(frame, node, r, t.dtype, True) for r, t in pairs]
 
 
 def _renamed(frame: Frame, signature: Signature, targets: tuple[str, ...]) -> dict[str, str]:
@@ -207,16 +216,16 @@ def _renamed(frame: Frame, signature: Signature, targets: tuple[str, ...]) -> di
 
 def _whole_argument(frame: Frame, parameter: Parameter, given: Mapping[str, ast.expr]) -> Tensor:
     if parameter.name not in given:
-        return Inline(_default(parameter))
+        return Inline(default_of(parameter))
     node = given[parameter.name]
     tensor = _passed(frame, parameter, node)
     if len(tensor.shape) != len(parameter.type.dims):
         message = (
-            f"{parameter.name} has {len(parameter.type.dims)} dimensions, "
-            f"but this tensor has {len(tensor.shape)}"
+            f"{parameter.name} has rank {len(parameter.type.dims)}, but this tensor "
+            f"{len(tensor.shape)}; name the axes to work along, as in `softmax[j](x[i,j])`"
         )
         raise frame.error(node, message, "wrong-rank")
-    return _convert_tensor(frame, node, tensor, parameter.type.dtype)
+    return convert_tensor(frame, node, tensor, parameter.type.dtype)
 
 
 def _passed(frame: Frame, parameter: Parameter, node: ast.expr) -> Tensor:
@@ -245,7 +254,7 @@ def _infer(
     given: Mapping[str, ast.expr],
 ) -> dict[str, int]:
     """Sizes from keywords, then from shapes, then from defaults; all shapes must agree."""
-    sizes = _size_keywords(frame, node, signature)
+    sizes = size_keywords(frame, node, signature)
     for parameter in signature.parameters:
         shape = tensors[parameter.name].shape
         for dim, extent in zip(parameter.type.dims, shape, strict=True):
@@ -256,73 +265,10 @@ def _infer(
         wanted = parameter.type.shape(signature.source, sizes)
         shape = tensors[parameter.name].shape
         if wanted != shape:
-            message = f"{parameter.name} has shape {_shape(shape)}, not {_shape(wanted)}"
+            message = f"{parameter.name} has shape {shape_text(shape)}, not {shape_text(wanted)}"
             place = given.get(parameter.name, node)
             raise frame.error(place, message, "size-mismatch")
     return sizes
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
-
-
-# --- what both have in common
-
-
-def _arguments(frame: Frame, node: ast.Call, signature: Signature) -> dict[str, ast.expr]:
-    """Arguments by parameter name. Raises SourceError (wrong-arguments)."""
-    names = [p.name for p in signature.parameters]
-    if len(node.args) > len(names):
-        message = f"{signature.name} takes at most {len(names)} arguments, not {len(node.args)}"
-        raise frame.error(node.args[len(names)], message, "wrong-arguments")
-    given = dict(zip(names, node.args, strict=False))
-    for keyword in node.keywords:
-        if keyword.arg in signature.sizes:
-            continue
-        if keyword.arg is None or keyword.arg not in names or keyword.arg in given:
-            state = "twice" if keyword.arg in given else "no"
-            hint = nearest(keyword.arg or "", (*names, *signature.sizes))
-            message = f"{signature.name} has {state} argument {keyword.arg or '**'}.{hint}"
-            raise frame.error(keyword.value, message, "wrong-arguments")
-        given[keyword.arg] = keyword.value
-    missing = [p.name for p in signature.parameters if p.name not in given and p.default is None]
-    if missing:
-        message = f"{signature.name} needs the argument {missing[0]} as well"
-        raise frame.error(node, message, "wrong-arguments")
-    return given
-
-
-def _size_keywords(frame: Frame, node: ast.Call, signature: Signature) -> dict[str, int]:
-    return {
-        k.arg: size_value(frame.source, k.value, frame.sizes)
-        for k in node.keywords
-        if k.arg in signature.sizes and k.arg is not None
-    }
-
-
-def complete_sizes(
-    frame: Frame, node: ast.AST, signature: Signature, known: Mapping[str, int]
-) -> dict[str, int]:
-    """All sizes of a program, those not `known` from their defaults."""
-    sizes = dict(known)
-    for name, default in signature.sizes.items():
-        if name in sizes:
-            continue
-        if default is None:
-            message = f"the size {name} of {signature.name} has no value: pass `{name}=...`"
-            raise frame.error(node, message, "no-size")
-        sizes[name] = checked_size(
-            signature.source, default, _whole_number(signature, default, sizes)
-        )
-    return sizes
-
-
-def _whole_number(signature: Signature, node: ast.expr, sizes: Mapping[str, int]) -> int:
-    value = number(signature.source, node, sizes)
-    if isinstance(value, bool) or not isinstance(value, int):
-        message = f"a size must be an integer, not {value!r}"
-        raise signature.source.error(node, message, "bad-size")
-    return value
 
 
 def _frame(
@@ -370,62 +316,3 @@ def _enter(frame: Frame, node: ast.Call, callee: Frame) -> list[Tensor]:
     finally:
         calls.pop()
     return results
-
-
-def check_results(frame: Frame, results: Sequence[Tensor]) -> None:
-    """Raises SourceError where results do not have the ranks and extents of their types."""
-    place = frame.signature.node.body[-1]
-    wanted = frame.signature.results
-    if len(results) != len(wanted):
-        message = f"{len(results)} values are returned, but {len(wanted)} types are stated"
-        raise frame.error(place, message, "wrong-rank")
-    for position, (tensor, type_) in enumerate(zip(results, wanted, strict=True), 1):
-        _check_result(frame, place, tensor, type_, position)
-
-
-def _check_result(frame: Frame, place: ast.AST, tensor: Tensor, type_: Type, position: int) -> None:
-    shape = type_.shape(frame.source, frame.sizes)
-    if shape != tensor.shape:
-        code = "wrong-rank" if len(shape) != len(tensor.shape) else "size-mismatch"
-        message = (
-            f"result {position} has shape {_shape(tensor.shape)}, but its type says {_shape(shape)}"
-        )
-        raise frame.error(place, message, code)
-
-
-def convert(frame: Frame, node: ast.AST, term: Term, dtype: str, result: bool = False) -> Term:
-    """The term as a value of a declared type: a rounding where the type is narrower than what the
-    term carries, the term itself where it is f32 (arithmetic's own type) and for integers. A result
-    may round a float to an integer type, an argument may not. Raises SourceError."""
-    have, want = frame.type(term), carried(dtype)
-    if (have == "bool") != (want == "bool"):
-        kinds = ("a truth value", "a number") if want == "bool" else ("a number", "a truth value")
-        raise frame.error(node, f"expected {kinds[0]} here, not {kinds[1]}", "wrong-type")
-    if is_float(have) and not is_float(dtype) and not result:
-        raise frame.error(node, f"expected an integer ({dtype}) here, not a float", "wrong-type")
-    if dtype in ("f32", "bool", have) or _has_type(term, dtype):
-        return term
-    if is_integer(have) and dtype in ("i32", "i64"):
-        return term
-    return Cast(dtype, term)
-
-
-def _has_type(term: Term, dtype: str) -> bool:
-    match term:
-        case Load(buffer, _):
-            return buffer.dtype == dtype
-        case Cast(stated, _):
-            return stated == dtype
-    return False
-
-
-def _convert_tensor(
-    frame: Frame, node: ast.AST, tensor: Tensor, dtype: str, result: bool = False
-) -> Tensor:
-    if isinstance(tensor, Stored):
-        session = frame.session
-        axes = tuple(session.axis("i", e, MAX_CALL_DEPTH) for e in tensor.shape)
-        element = tensor.at(tuple(Index(a) for a in axes))
-        converted = convert(frame, node, element, dtype, result)
-        return tensor if converted is element else Inline(session.note(converted), axes)
-    return Inline(convert(frame, node, tensor.term, dtype, result), tensor.axes)

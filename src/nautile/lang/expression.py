@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 
 from nautile.dtypes import DTYPES
-from nautile.lang.bounds import interval
+from nautile.lang.bounds import interval, tried
 from nautile.lang.names import BUILTIN, COMPARISONS, FUNCTIONS, INFIX, INSTEAD, REDUCERS, is_size
 from nautile.lang.ranges import Ranges, bracket, tensor_at
 from nautile.lang.session import Frame, Inline, Tensor
@@ -161,7 +161,10 @@ class Expression:
 
     def _check_bounds(self, node: ast.expr, term: Term, extent: int, what: str) -> None:
         found = interval(term, self.frame.session.intervals)
-        if found is None or (found[0] >= 0 and found[1] < extent):
+        if found is None or _inside(found, extent):
+            return
+        found = tried(term) or found
+        if _inside(found, extent):
             return
         low, high = found
         if low < -(2**62) or high > 2**62:
@@ -310,6 +313,10 @@ def _check_rank(frame: Frame, node: ast.AST, label: str, tensor: Tensor, given: 
         indices = f"{given} {'index is' if given == 1 else 'indices are'} given"
         message = f"{label} {has}, but {indices}"
         raise frame.error(node, message, "wrong-rank")
+
+
+def _inside(found: tuple[int, int], extent: int) -> bool:
+    return found[0] >= 0 and found[1] < extent
 
 
 def _is_affine(term: Apply) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nautile.lang.arguments import check_results
 from nautile.lang.body import run, store
-from nautile.lang.calls import check_results
 from nautile.lang.families import canonical
 from nautile.lang.module import Module
 from nautile.lang.session import Frame, Inline, Session, Stored, Tensor
