@@ -25,7 +25,6 @@ from nautile.bundle.manifest import (
     parse,
 )
 from nautile.bundle.read import digest_of
-from nautile.certificate import expected
 from nautile.codegen.compile import Compiled
 from nautile.codegen.source import CudaKernel
 from nautile.errors import BundleError
@@ -96,6 +95,8 @@ def entry_of(result: _Result) -> Entry:
     program, plan = result.program, result.plan
     if plan is None or len(result.built) != len(plan.kernels):
         raise BundleError(f"program {program.name} was not built", code="bundle-unbuilt")
+    from nautile.certificate import expected  # drags in the whole of extraction
+
     reference = expected(program, plan, seed=result.options.seed)
     return Entry(
         name=program.name,
