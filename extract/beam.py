@@ -103,12 +103,12 @@ class Beam:
     # ---- pruning -------------------------------------------------------------------------------
 
     def _keep(self, c: int, found: list[Partial]) -> list[Partial]:
-        slim = self._undominated(found)
+        slim = self._undominated(found, priced=False)
         if len(slim) > self.width or c in self.classes.roots or self.classes.storable(c):
             slim = slim[: self.wide * self.width]
             for partial in slim:
                 partial.own = self.tiled(partial)
-            slim = self._undominated(slim)
+            slim = self._undominated(slim, priced=True)
         best = slim[: self.width]
         for extra in self._reserved(slim):
             if all(extra is not p for p in best):
@@ -116,11 +116,12 @@ class Beam:
         self.count("beam", len(slim) - len(best))
         return best
 
-    def _undominated(self, found: list[Partial]) -> list[Partial]:
-        """Best first, without bodies that another beats in needs, cost and passes at once."""
+    def _undominated(self, found: list[Partial], *, priced: bool) -> list[Partial]:
+        """Best first, without bodies that another beats in needs, cost and passes at once. Ideal
+        costs compare only bodies of equal needs: tiles may turn a body with fewer needs slow."""
         kept: list[Partial] = []
         for p in sorted(found, key=self._rank):
-            if any(_dominates(q, p) for q in kept):
+            if any(_dominates(q, p) for q in kept if priced or q.needs == p.needs):
                 self.count("dominated")
             else:
                 kept.append(p)
@@ -151,7 +152,7 @@ class Beam:
         return p.own + self.needed(p.needs - self.free)
 
     def tiled(self, partial: Partial) -> float:
-        """Seconds of the partial as a kernel of its own on its best tiles, without launch and store;
+        """Seconds of the partial as a kernel of its own on its best tiles, less launch and store;
         a body with open running values keeps its ideal cost."""
         if partial.follows:
             return partial.own

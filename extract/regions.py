@@ -105,18 +105,22 @@ class _Pieces:
         return own + [o.term for o in self.program.outputs]
 
     def forced(self) -> set[str]:
-        """Heavy definitions that are read at several index expressions: stored under their name."""
+        """Heavy definitions that would be computed over more positions than they have if they were
+        written out: read at several index expressions, or at one that repeats its values."""
         places: dict[str, set[tuple[Term, ...]]] = {}
         for body in self.bodies():
             for load in _loads(body):
                 places.setdefault(load.buffer.name, set()).add(load.coordinates)
-        return {n for n in self.needed if n in self.heavy and self._scattered(places[n])}
+        return {
+            n
+            for n in self.needed
+            if n in self.heavy and (_scattered(places[n]) or self._widened(n, places[n]))
+        }
 
-    @staticmethod
-    def _scattered(places: set[tuple[Term, ...]]) -> bool:
-        """Whether the places differ by more than the names of their axes."""
-        shapes = {tuple(tuple(a.family for a in sorted(c.free)) for c in p) for p in places}
-        return len(places) > 1 and len(shapes) > 1
+    def _widened(self, name: str, places: set[tuple[Term, ...]]) -> bool:
+        size = self.definitions[name].buffer.size
+        free = [frozenset[Axis]().union(*(c.free for c in p)) for p in places]
+        return any(math.prod(a.extent for a in f) > size for f in free)
 
     def written(self, outputs: Iterable[Output], stored: set[str]) -> tuple[Output, ...]:
         """The outputs with all definitions that are not stored written out."""
@@ -270,6 +274,12 @@ class _Pieces:
             if 5 * shared >= most and self.size([*group, target]) <= LARGEST:
                 return group
         return None
+
+
+def _scattered(places: set[tuple[Term, ...]]) -> bool:
+    """Whether the places differ by more than the names of their axes."""
+    shapes = {tuple(tuple(a.family for a in sorted(c.free)) for c in p) for p in places}
+    return len(places) > 1 and len(shapes) > 1
 
 
 def _rounded(outputs: tuple[Output, ...], new: Mapping[Buffer, Buffer]) -> tuple[Output, ...]:
