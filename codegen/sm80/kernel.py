@@ -131,12 +131,12 @@ def _grid(ctx: Context) -> None:
     nr, nc = counts.get(g.row, 1), counts[column] if column else 1
     others = [a for a in counts if a not in (g.row, column)]
     nz = prod(counts[a] for a in others)
-    ctx.emit("const int block = blockIdx.x;")
+    ctx.emit("const int linear = blockIdx.x;")
     if column:
-        ctx.emit(f"const int z = block / {nr * nc};", f"const int inner = block % {nr * nc};")
+        ctx.emit(f"const int z = linear / {nr * nc};", f"const int inner = linear % {nr * nc};")
         _band(ctx, "inner", g.group, nr, nc, "tile_row", "tile_column")
     else:
-        _band(ctx, "block", _heads(program), nz, nr, "z", "tile_row")
+        _band(ctx, "linear", _heads(program), nz, nr, "z", "tile_row")
     row = f"({nr - 1} - tile_row)" if program.heavy_first else "tile_row"
     if g.row in counts:
         ctx.emit(f"const int {_name(ctx, g.row)} = {row} * {tiles[g.row]};")
