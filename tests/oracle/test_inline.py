@@ -66,3 +66,19 @@ def test_a_long_chain_of_definitions() -> None:
     }
     actual = evaluate(inline(load("v299", M), chain), arrays_fetch({"x": X}), {M: [2]})
     np.testing.assert_allclose(actual, X[2, 2] + 299)
+
+
+@pytest.mark.parametrize("widen", [0, 12, 10**6])
+def test_questions_of_any_shape_are_answered(widen: int) -> None:
+    y = X - X.max(1, keepdims=True)
+    read = lazy(DEFINITIONS, arrays_fetch({"x": X}), widen=widen)
+    buffer = Buffer("y", (6, 6), "f32")
+    a, b = np.array([4, 1, 1]), np.array([[0], [5]])
+    cases = [(a, b), (b, a), (a, a), (a + 0 * b, b), (np.arange(6)[:, None], np.arange(6))]
+    cases += [(np.array(3), np.arange(2, 5)), (np.arange(6), np.arange(6)[:, None])]
+    cases += [(np.array([[2]]), np.array([[1]]))]
+    for index in cases:
+        actual = np.broadcast_to(
+            read(buffer, index), np.broadcast_shapes(*(i.shape for i in index))
+        )
+        np.testing.assert_allclose(actual, y[index], rtol=1e-15)

@@ -33,6 +33,7 @@ Tiles = Mapping[str, Sequence[TileProgram]]
 _CASES = (("ordinary", 2), ("large", 1))
 _SAMPLES = 4096
 _LOADS = 1 << 21
+_WIDEN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def _check_case(
     rng = np.random.default_rng([subject.seed, *case.encode(), *program.name.encode()])
     drawn = subject.drawn(case)
     for block in _sample_blocks(block_count(program), count, rng):
-        pieces = list(interpret(program, subject.chosen.fetch(drawn, "f64"), [block]))
+        fetch = subject.chosen.fetch(drawn, "f64", widen=_WIDEN)
+        pieces = list(interpret(program, fetch, [block]))
         for output in part.outputs:
             target = next(t for t in subject.targets if t.output == output)
             share = _share(program, output, block, pieces)

@@ -32,14 +32,14 @@ class Side:
     definitions: Definitions
     stored: Mapping[str, str] = field(default_factory=dict)
 
-    def fetch(self, drawn: Drawn, precision: str, *, casts: bool = True) -> Fetch:
-        """The side's fetch in a precision."""
+    def fetch(self, drawn: Drawn, precision: str, *, casts: bool = True, widen: int = 0) -> Fetch:
+        """The side's fetch in a precision; see `oracle.lazy` for `casts` and `widen`."""
 
         def read(buffer: Buffer, index: tuple[Array, ...]) -> Array:
             dtype = self.stored.get(buffer.name, buffer.dtype)
             return drawn(Buffer(buffer.name, buffer.shape, dtype), index)
 
-        return lazy(self.definitions, read, precision=precision, casts=casts)
+        return lazy(self.definitions, read, precision=precision, casts=casts, widen=widen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,15 @@ class Subject:
     meant: Side
     operands: frozenset[str]
     targets: tuple[Target, ...]
+    known: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
 
     def kinds(self, case: str) -> dict[str, str]:
         """How inputs and shared intermediates are drawn in a case (one of recipes.CASES)."""
+        if case not in self.known:
+            self.known[case] = self._kinds(case)
+        return self.known[case]
+
+    def _kinds(self, case: str) -> dict[str, str]:
         kinds = recipes(self.program, case)
         for d in self.program.definitions:
             if d.name in self.cut:

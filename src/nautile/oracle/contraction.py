@@ -114,7 +114,9 @@ def _join(left: Value, right: Value, summed: set[Axis]) -> Value:
 def _matrix(value: Value, groups: tuple[list[Axis], ...], size: dict[Axis, int]) -> Array:
     order = [value.axes.index(a) for group in groups for a in group]
     shape = [math.prod(size[a] for a in group) for group in groups]
-    return np.ascontiguousarray(value.array.transpose(order).reshape(shape))
+    matrix = value.array.transpose(order).reshape(shape)
+    rows_or_columns = matrix.itemsize in matrix.strides[-2:]
+    return matrix if rows_or_columns else np.ascontiguousarray(matrix)
 
 
 def _sorted(order: list[Axis], array: Array) -> Value:

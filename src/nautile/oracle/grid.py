@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,20 +34,34 @@ class Question:
 
     def answer(self, grid: Array) -> Array:
         """The elements asked for, given those of the whole grid."""
-        if self._is_mesh():
-            shape = np.broadcast_shapes(*(b.shape for b in self.back))
-            return grid.reshape(shape)
-        return np.asarray(grid[self.back])
+        places = self._mesh()
+        if places is None:
+            return np.asarray(grid[self.back])
+        shape = np.broadcast_shapes(*(b.shape for b in self.back))
+        order = sorted(range(len(places)), key=lambda d: places[d])
+        return grid.transpose(order).reshape(shape)
 
-    def _is_mesh(self) -> bool:
-        """Whether the index arrays are the grid itself, dimension by dimension."""
-        last = -1
+    def _mesh(self) -> list[int] | None:
+        """The dimension of the answer that each dimension of the grid becomes, where every index
+        array walks one dimension of its own in order; None otherwise."""
+        places: list[int] = []
         for at, back in zip(self.at, self.back, strict=True):
             long = [d for d, n in enumerate(back.shape) if n > 1]
-            if len(long) > 1 or back.size != len(at) or (long and long[0] <= last):
-                return False
-            if long:
-                last = long[0]
-                if not np.array_equal(back.ravel(), np.arange(back.size)):
-                    return False
-        return bool(self.back)
+            if len(long) > 1 or back.size != len(at) or set(long) & set(places):
+                return None
+            if long and not np.array_equal(back.ravel(), np.arange(back.size)):
+                return None
+            places.append(long[0] if long else -1)
+        return places if places else None
+
+    def widened(self, shape: Sequence[int], limit: int) -> Question:
+        """The same question over a grid that is whole along as many dimensions, the last first, as
+        the limit of elements allows: what is asked next is then known already."""
+        at, back = list(self.at), list(self.back)
+        size = math.prod(len(a) for a in at)
+        for d in reversed(range(len(at))):
+            if len(at[d]) < shape[d] and size // len(at[d]) * shape[d] <= limit:
+                size = size // len(at[d]) * shape[d]
+                back[d] = at[d][back[d]]
+                at[d] = np.arange(shape[d])
+        return Question(tuple(at), tuple(back))

@@ -83,17 +83,19 @@ def lazy(
     precision: str = "f64",
     casts: bool = True,
     budget: int = BUDGET,
+    widen: int = 0,
 ) -> Fetch:
     """A fetch that evaluates defined buffers at the positions that are asked for, each definition
     reading others the same way, and passes everything else on to `fetch`. What was evaluated last
-    for a buffer is kept, so that one question asked twice costs once."""
+    for a buffer is kept, so that one question asked twice costs once. With `widen`, up to so many
+    elements are evaluated at once around what is asked, for readers that walk on from there."""
     kept: dict[str, tuple[tuple[bytes, ...], Array]] = {}
 
     def read(buffer: Buffer, index: tuple[Array, ...]) -> Array:
         if buffer.name not in definitions:
             return fetch(buffer, index)
         axes, term = definitions[buffer.name]
-        question = Question.of(index)
+        question = Question.of(index).widened(buffer.shape, widen)
         known = kept.get(buffer.name)
         if known is None or known[0] != question.key:
             at = dict(zip(axes, question.at, strict=True))
