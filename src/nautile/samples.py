@@ -35,6 +35,7 @@ __all__ = ["KINDS", "STORAGE", "decode", "encode", "values"]
 Array = Any
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_LANES, _HALF = np.uint64(0x0000FFFF0000FFFF), np.uint64(16)
 _DEVIATION = 65536.0 * (8.0 / 12.0) ** 0.5
 
 
@@ -110,12 +111,12 @@ class _Draw:
         return (self.bits(lane) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normal(self, index: Array | None = None) -> Array:
-        """The sum of eight 16-bit uniforms, centred and scaled to deviation 1."""
-        total = sum(
-            (word >> np.uint64(shift)) & np.uint64(0xFFFF)
-            for word in (self.bits(0, index), self.bits(1, index))
-            for shift in (0, 16, 32, 48)
-        )
+        """The sum of eight 16-bit uniforms, centred and scaled to deviation 1. The halves of 32-bit
+        lanes are added side by side, which gives the same whole number in fewer steps."""
+        first, second = self.bits(0, index), self.bits(1, index)
+        lanes = (first & _LANES) + ((first >> _HALF) & _LANES)
+        lanes = lanes + (second & _LANES) + ((second >> _HALF) & _LANES)
+        total = (lanes & np.uint64(0xFFFFFFFF)) + (lanes >> np.uint64(32))
         return (total.astype(np.float64) - 4.0 * 65535.0) / _DEVIATION
 
     def sign(self) -> Array:
