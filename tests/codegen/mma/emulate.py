@@ -16,14 +16,12 @@ from nautile.codegen.sm80.kernel import BODY
 from nautile.codegen.source import CudaKernel
 
 SHIM = Path(__file__).parent / "host_shim"
+COMPILER = ("g++", "-O0", "-std=c++17", "-fPIC", "-ffp-contract=off", "-w")
 Array = npt.NDArray[np.generic]
 
 
 def host_text(kernel: CudaKernel) -> str:
     """A C++ translation unit with one entry `run(pointers, lazy)`."""
-    shim = "\n".join((SHIM / n).read_text() for n in ("warp.hpp", "device.hpp"))
-    defined = set(re.findall(r"(nt_\w+)\(", (SHIM / "device.hpp").read_text()))
-    scalar = [text for names, text in blocks("scalar.cuh") if names and not names & defined]
     body = kernel.text[kernel.text.index(BODY) :]
     body = re.sub(r"extern __shared__ .*", "unsigned char* memory = host::base();", body)
     args = re.search(rf"{kernel.name}\((.*)\) \{{", body)
@@ -34,7 +32,19 @@ def host_text(kernel: CudaKernel) -> str:
         f'extern "C" void run(void** p, int lazy) {{ host::run([=] {{ {kernel.name}({call}); }}, '
         f"{kernel.grid[0]}, {kernel.threads}, {kernel.shared_bytes}, lazy != 0); }}"
     )
-    return "\n".join([shim, "#define NT_DEV inline", *scalar, body, entry])
+    return "\n".join(['#include "shim.hpp"', body, entry])
+
+
+def header(folder: Path) -> None:
+    """The shim and the scalar functions, compiled once a folder."""
+    if (folder / "shim.hpp.gch").exists():
+        return
+    shim = [(SHIM / n).read_text() for n in ("warp.hpp", "device.hpp")]
+    defined = set(re.findall(r"(nt_\w+)\(", shim[1]))
+    scalar = [text for names, text in blocks("scalar.cuh") if names and not names & defined]
+    (folder / "shim.hpp").write_text("\n".join([*shim, "#define NT_DEV inline", *scalar]))
+    made = str(folder / "shim.hpp.gch")
+    subprocess.run([*COMPILER, "-x", "c++-header", "-o", made, folder / "shim.hpp"], check=True)
 
 
 def build(kernel: CudaKernel, folder: Path) -> ctypes.CDLL:
@@ -45,8 +55,8 @@ def build(kernel: CudaKernel, folder: Path) -> ctypes.CDLL:
     if not library.exists():
         source = folder / f"{name}.cpp"
         source.write_text(text)
-        flags = ["-O1", "-std=c++17", "-shared", "-fPIC", "-ffp-contract=off", "-w"]
-        subprocess.run(["g++", *flags, "-o", str(library), str(source)], check=True)
+        header(folder)
+        subprocess.run([*COMPILER, "-shared", "-o", str(library), str(source)], check=True)
     return ctypes.CDLL(str(library))
 
 
