@@ -45,6 +45,7 @@ class Classes:
         self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
         self._kept_inside = self._steps() | self.leaves
         self._kept_inside |= {c for c, b in self._buffers.items() if b.dtype == "bool"}
+        self._kept_inside |= self._too_large()
 
     @staticmethod
     def _useful(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -82,6 +83,15 @@ class Classes:
             if user != c and pointwise and same and c not in self.roots:
                 found.add(c)
         return frozenset(found)
+
+    def _too_large(self) -> frozenset[int]:
+        """Classes with more elements than any value of the source that is not the product inside a
+        sum: a rule that moves factors about may make such products, but never one worth storing."""
+        source = self.snapshot.source
+        summed = {n.children[-1] for n in source.values() if n.kind in ("reduce", "online")}
+        inside = {c for c in summed if source[c].kind == "apply" and source[c].payload == "mul"}
+        most = max((self.volume(c) for c in source if c not in inside), default=math.inf)
+        return frozenset(c for c in self.nodes if self.volume(c) > most)
 
     # ---- storage -------------------------------------------------------------------------------
 

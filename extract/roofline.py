@@ -122,6 +122,7 @@ class _Pricing:
             self.blocks = self.blocks * self.count[axis]
         self.kept = self._kept()
         self.tensor = any(c.operand for c in body.contractions.values())
+        self.fused = self.one * 0  # multiply-adds that count as two flops but one instruction
         self.ragged = self.one * 0  # seconds lost to short runs of memory
 
     def run(self) -> Priced:
@@ -135,7 +136,7 @@ class _Pricing:
         )
         return Priced(
             self.body, self.device, self.tiles, seconds, demand, reads, writes, tensor_flops,
-            vector, special, shared, registers, self.blocks,
+            vector + self.fused, special, shared, registers, self.blocks,
         )  # fmt: skip
 
     # ---- how often a term is evaluated ---------------------------------------------------------
@@ -221,6 +222,7 @@ class _Pricing:
             before = before + (len(parts) - 1) * self._padded(free) * within
         rate = self.device.tensor_rate(c.operand) if c.operand else 0.0
         if not rate:
+            self.fused = self.fused + work / 2
             return self.one * 0, self.one * 0, work / 2 + before
         rows, columns = (
             product(c.rows, self.tiles, self.one),

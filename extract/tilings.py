@@ -9,7 +9,6 @@ reductions takes a flat tile of up to 8192 elements.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 
@@ -35,15 +34,19 @@ _FLAT = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 def tilings(body: Body, limit: int) -> dict[Axis, Vector]:
     """Every combination of tiles worth pricing, at most about `limit`: one vector an axis."""
     options = _options(body)
-    while math.prod(len(o) for o in options.values()) > 50 * limit:
+    while math.prod(len(o) for o in options.values()) > 8 * limit:
         widest = max(options, key=lambda a: len(options[a]))
         options[widest] = options[widest][::-2][::-1]
-    rows = np.array(list(itertools.product(*options.values())), dtype=float)
-    rows = rows.reshape(-1, len(options))
-    rows = rows[_sensible(body, list(options), rows)]
-    if len(rows) > limit:
-        rows = rows[:: -(-len(rows) // limit)]
-    return {axis: rows[:, k] for k, axis in enumerate(options)}
+    counts = [len(o) for o in options.values()]
+    index = np.indices(counts).reshape(len(counts), math.prod(counts))
+    tiles = {
+        axis: np.array(sizes, dtype=float)[index[k]]
+        for k, (axis, sizes) in enumerate(options.items())
+    }
+    keep = np.flatnonzero(_sensible(body, tiles, math.prod(counts)))
+    if len(keep) > limit:
+        keep = keep[:: -(-len(keep) // limit)]
+    return {axis: size[keep] for axis, size in tiles.items()}
 
 
 def whole(axis: Axis, unit: int) -> int:
@@ -142,18 +145,14 @@ def _main(body: Body, axis: Axis) -> bool:
     return False
 
 
-def _sensible(body: Body, axes: list[Axis], rows: Vector) -> npt.NDArray[np.bool_]:
-    """Combinations whose block holds neither too much nor pointlessly little."""
-    column: Mapping[Axis, Vector] = {a: rows[:, k] for k, a in enumerate(axes)}
-    size = np.ones(len(rows))
-    for axis in axes:
-        size = size * column[axis]
+def _sensible(body: Body, tiles: Mapping[Axis, Vector], count: int) -> npt.NDArray[np.bool_]:
+    """Combinations whose block can be emitted, and holds no more than it should."""
+    size = np.ones(count)
+    for tile in tiles.values():
+        size = size * tile
     if any(c.operand for c in body.contractions.values()):
-        return tensor_shapes(body, column, size)
+        return tensor_shapes(body, tiles, size)
     if body.contractions:
-        return np.ones(len(rows), dtype=bool)
-    most = RESIDENT if body.reduced else 8192
-    keep = size <= most
-    if not keep.any():
-        keep = size == size.min()
-    return keep
+        return np.ones(count, dtype=bool)
+    keep: npt.NDArray[np.bool_] = size <= (RESIDENT if body.reduced else 8192)
+    return keep if keep.any() else size == size.min()
