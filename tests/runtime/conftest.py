@@ -66,4 +66,5 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> fake_cupy.Machine:
     made.kernels |= {"scale": _scale, "shift": _shift}
     monkeypatch.setitem(sys.modules, "cupy", made.module())
     monkeypatch.setattr(timing, "_COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(timing, "_WARM_SECONDS", 0.0)
     return made

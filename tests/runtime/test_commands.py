@@ -95,6 +95,12 @@ def test_an_output_called_file_can_be_saved(tmp_path: Path, machine: Machine) ->
     assert zipfile.ZipFile(tmp_path / "o.npz").testzip() is None
 
 
+def test_outputs_that_cannot_be_saved(folder: Path, machine: Machine, tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="cannot be written") as caught:
+        run_command(folder, output=tmp_path / "nowhere" / "o.npz")
+    assert caught.value.code == "output"
+
+
 def test_bench_reports_medians_and_least_bytes(folder: Path, machine: Machine) -> None:
     report = bench_command(folder, repeats=4)
     least = 2 * 6 * 40 * 4 + 40 * 2 + 4  # x and y, w, eps; the intermediate does not count

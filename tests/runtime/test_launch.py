@@ -194,6 +194,15 @@ def test_a_device_with_too_little_shared_memory(folder: Path, machine: Machine) 
     assert machine.launches == []
 
 
+def test_machine_code_that_cannot_be_loaded(folder: Path, machine: Machine) -> None:
+    def broken(**how: Any) -> Any:
+        raise RuntimeError("CUDA_ERROR_INVALID_IMAGE")
+
+    sys.modules["cupy"].RawModule = broken  # type: ignore[attr-defined]
+    with pytest.raises(LaunchError, match="kernel scale cannot be loaded: CUDA_ERROR_INVALID"):
+        Bundle.load(folder).run(good())
+
+
 def test_machine_code_that_fits(folder: Path, machine: Machine) -> None:
     machine.capability = 89
     Bundle.load(folder).run(good())

@@ -48,8 +48,15 @@ def _bits(array: Any, storage: str) -> Any:
 
 
 def save_outputs(outputs: Mapping[str, Any], path: Path) -> None:
-    """Write outputs as an NPZ file, whole or not at all."""
+    """Write outputs as an NPZ file, whole or not at all. LaunchError if it cannot be written."""
     held = {name: cupy().asnumpy(array) for name, array in outputs.items()}
+    try:
+        _write(held, path)
+    except OSError as error:
+        raise LaunchError(f"{path} cannot be written: {error.strerror}", code="output") from error
+
+
+def _write(held: Mapping[str, Any], path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:

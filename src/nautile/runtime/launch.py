@@ -16,7 +16,7 @@ from nautile import samples
 from nautile.bundle.manifest import Buffer, Launch
 from nautile.bundle.manifest import Program as Head
 from nautile.bundle.read import Loaded
-from nautile.errors import BundleError, LaunchError
+from nautile.errors import BundleError, LaunchError, NautileError
 from nautile.runtime import arrays
 from nautile.runtime.arrays import View
 from nautile.runtime.device import cupy, fitting, require, shared_limit, source_runs_on, stream_of
@@ -207,9 +207,16 @@ def _load(bundle: Loaded, launch: Launch, device: int) -> Any:
             f" device {device} has {limit}",
             code="device",
         )
-    kernel = _module(bundle, launch, capability).get_function(launch.kernel)
-    if launch.shared_bytes:
-        kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+    try:
+        kernel = _module(bundle, launch, capability).get_function(launch.kernel)
+        if launch.shared_bytes:
+            kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
+    except NautileError:
+        raise
+    except Exception as error:  # CuPy's compiler and driver errors have no common class
+        raise LaunchError(
+            f"kernel {launch.kernel} cannot be loaded: {error}", code="load"
+        ) from error
     return kernel
 
 
