@@ -39,6 +39,7 @@ ARCHITECTURES: Mapping[str, str] = {
     "rtx5090": "sm_120",
 }
 DEFAULT_OPTIONS = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true")
+_LOG_OPTIONS = ("--ptxas-options=-v", "--diag-suppress=177")  # 177: a variable nobody uses
 _REFUSED = re.compile(r"--?(use_fast_math|ftz=true|ftz)$")
 
 
@@ -139,7 +140,7 @@ def _compile(kernel: CudaKernel, architecture: str, options: tuple[str, ...]) ->
     result, program = nvrtc.nvrtcCreateProgram(kernel.text.encode(), name, 0, None, None)
     _expect(result, "nvrtcCreateProgram")
     try:
-        flags = [o.encode() for o in (*options, "--ptxas-options=-v")]
+        flags = [o.encode() for o in (*options, *_LOG_OPTIONS)]
         (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         log = _fetch(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         text = log.rstrip(b"\0").decode(errors="replace")

@@ -108,6 +108,14 @@ def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert cubin_cache.default_folder() is None
 
 
+def test_warnings_are_reported_but_not_for_unused_variables() -> None:
+    unused = TEXT.replace("extern __shared__", "int unused; extern __shared__")
+    assert compiler.compile_kernel(replace(KERNEL, text=unused), cache=None).report.warnings == ()
+    shifted = TEXT.replace("127 - threadIdx.x", "(threadIdx.x << 40) & 127")
+    (warning,) = compiler.compile_kernel(replace(KERNEL, text=shifted), cache=None).report.warnings
+    assert "shift count" in warning
+
+
 def test_many_at_once(tmp_path: Path) -> None:
     kernels = [replace(KERNEL, text=TEXT.replace("127", str(n))) for n in (100, 101, 102)]
     rows = compiler.compile_many(kernels, ["sm_80", "sm_90"], cache=tmp_path)
