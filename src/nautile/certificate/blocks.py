@@ -24,6 +24,7 @@ from nautile.extract.kernel import Kernel, Part
 from nautile.judge import Verdict, judge
 from nautile.oracle import evaluate
 from nautile.oracle.programs import stored
+from nautile.oracle.scope import BUDGET
 from nautile.terms import Online, Output, Reduce, walk
 
 __all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
@@ -169,14 +170,15 @@ def _grid_within(target: Target, share: _Share, rng: np.random.Generator) -> Gri
 
 
 def naive_and_reference(
-    subject: Subject, target: Target, grid: Grid, drawn: Drawn
+    subject: Subject, target: Target, grid: Grid, drawn: Drawn, budget: int = BUDGET
 ) -> tuple[Array, Array]:
     """float64 values without roundings, and the naive evaluation rounded to the stored type; of the
     source's term, or of the plan's own where the source has no name for the tensor."""
     side = subject.source if target.named else subject.chosen
-    exact = side.fetch(drawn, "f64", casts=False)
+    exact = side.fetch(drawn, "f64", casts=False, budget=budget)
     reference = evaluate(target.term, exact, grid, casts=False)
-    naive = evaluate(target.term, side.fetch(drawn, "mma"), grid, precision="mma")
+    imitated = side.fetch(drawn, "mma", budget=budget)
+    naive = evaluate(target.term, imitated, grid, precision="mma")
     return reference, stored(naive, target.output.buffer.dtype)
 
 

@@ -18,6 +18,7 @@ from nautile.dtypes import is_float
 from nautile.extract.kernel import Plan
 from nautile.inline import Definitions
 from nautile.oracle import Fetch, lazy
+from nautile.oracle.scope import BUDGET
 from nautile.terms import Axis, Buffer, Cast, Definition, Output, Program, Term, buffers
 from nautile.types import type_of
 
@@ -32,14 +33,24 @@ class Side:
     definitions: Definitions
     stored: Mapping[str, str] = field(default_factory=dict)
 
-    def fetch(self, drawn: Drawn, precision: str, *, casts: bool = True, widen: int = 0) -> Fetch:
-        """The side's fetch in a precision; see `oracle.lazy` for `casts` and `widen`."""
+    def fetch(
+        self,
+        drawn: Drawn,
+        precision: str,
+        *,
+        casts: bool = True,
+        widen: int = 0,
+        budget: int = BUDGET,
+    ) -> Fetch:
+        """The side's fetch in a precision; see `oracle.lazy` for the other arguments."""
 
         def read(buffer: Buffer, index: tuple[Array, ...]) -> Array:
             dtype = self.stored.get(buffer.name, buffer.dtype)
             return drawn(Buffer(buffer.name, buffer.shape, dtype), index)
 
-        return lazy(self.definitions, read, precision=precision, casts=casts, widen=widen)
+        return lazy(
+            self.definitions, read, precision=precision, casts=casts, widen=widen, budget=budget
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,24 +86,32 @@ def lazy(
     widen: int = 0,
 ) -> Fetch:
     """A fetch that evaluates defined buffers at the positions that are asked for, each definition
-    reading others the same way, and passes everything else on to `fetch`. What was evaluated last
-    for a buffer is kept, so that one question asked twice costs once. With `widen`, up to so many
-    elements are evaluated at once around what is asked, for readers that walk on from there."""
-    kept: dict[str, tuple[tuple[bytes, ...], Array]] = {}
+    reading others the same way, and passes everything else on to `fetch`. Answers are kept while
+    they fit into twice the budget, so that one question asked twice costs once. With `widen`, up to
+    so many elements are evaluated at once around what is asked, for readers that walk on."""
+    kept: dict[Any, Array] = {}
 
     def read(buffer: Buffer, index: tuple[Array, ...]) -> Array:
         if buffer.name not in definitions:
             return fetch(buffer, index)
         axes, term = definitions[buffer.name]
         question = Question.of(index).widened(buffer.shape, widen)
-        known = kept.get(buffer.name)
-        if known is None or known[0] != question.key:
+        key = (buffer.name, *question.key)
+        if key not in kept:
             at = dict(zip(axes, question.at, strict=True))
             found = evaluate(term, read, at, precision=precision, casts=casts, budget=budget)
-            known = kept[buffer.name] = (question.key, found)
-        return question.answer(known[1])
+            _forget(kept, 2 * budget - found.size)
+            kept[key] = found
+        return question.answer(kept[key])
 
     return read
+
+
+def _forget(kept: dict[Any, Array], room: int) -> None:
+    """Drop the oldest answers until the rest takes no more than `room` elements."""
+    held = sum(a.size for a in kept.values())
+    while kept and held > room:
+        held -= kept.pop(next(iter(kept))).size
 
 
 def run(
