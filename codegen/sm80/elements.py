@@ -7,6 +7,7 @@ threads that share a row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from nautile.codegen.memory import (
@@ -26,6 +27,7 @@ from nautile.terms import Axis, Term
 
 __all__ = ["clear", "declare", "fold", "keep", "pack", "pointwise", "rescale", "settle", "walk"]
 
+_WORD = re.compile(r"\w+")
 COMBINE = {"sum": "{0} + {1}", "prod": "{0} * {1}", "max": "nt_max({0}, {1})"}
 COMBINE["min"] = "nt_min({0}, {1})"
 
@@ -56,8 +58,6 @@ def walk(
     width: int,
     terms: Iterable[Term],
     statement: Callable[[list[str]], Iterable[str]],
-    after_row: Iterable[str] = (),
-    before_row: Iterable[str] = (),
     precise: bool = True,
 ) -> None:
     """Loops over a warp's elements; `statement` gets the terms' texts, of an element or a row."""
@@ -66,23 +66,28 @@ def walk(
     groups = ([g.row], [column]) if column else ([g.row],)
     levels = ctx.levels(*groups)
     printer = ctx.printer(levels, place, precise=precise)
-    texts = [printer.value(t) for t in terms]
-    ctx.emit("{")
-    ctx.emit(*levels[0].lines)
+    inner = list(statement([printer.value(t) for t in terms]))
+    used = {w for x in (*levels[-1].lines, *inner) for w in _WORD.findall(x)}
+    rows = {w for x in (*levels[1].lines, *place.chunk) for w in _WORD.findall(x)} | used
+    ctx.emit("{", *levels[0].lines)
     ctx.unroll(f"for (int i = 0; i < {g.thread_rows}; i++) {{")
     ctx.unroll("for (int h = 0; h < 2; h++) {")
-    ctx.emit("const int p_row = row0 + i * 16 + h * 8;", *levels[1].lines, *before_row)
+    if "p_row" in rows:
+        ctx.emit("const int p_row = row0 + i * 16 + h * 8;")
+    ctx.emit(*levels[1].lines)
     if column:
         ctx.unroll(f"for (int j = 0; j < {width // (8 * g.warp_columns)}; j++) {{")
         base = f"{ctx.origin(column)} + {_lane_column(ctx, width)} + j * 8"
         if place.chunk:
             ctx.emit(f"const int p_pair = {base};", *place.chunk)
         ctx.unroll("for (int q = 0; q < 2; q++) {")
-        ctx.emit(f"const int p_col = {base} + q;", *levels[2].lines)
-    ctx.emit(*statement(texts))
+        if "p_col" in used:
+            ctx.emit(f"const int p_col = {base} + q;")
+        ctx.emit(*levels[2].lines)
+    ctx.emit(*inner)
     if column:
         ctx.emit("}", "}")
-    ctx.emit(*after_row, "}", "}", "}")
+    ctx.emit("}", "}", "}")
 
 
 def _place(ctx: Context, column: Axis | None) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nautile.codegen.memory import Geometry, MemoryProgram
 from nautile.codegen.schedule.depth import cut_depth
@@ -11,12 +12,18 @@ from nautile.codegen.schedule.plan import Choices, plan
 from nautile.codegen.schedule.structure import Structure, UnsupportedError, analyse, statements
 from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.kernel import print_kernel
-from nautile.codegen.sm80.limits import Options, chain_registers, chain_warps, contraction_warps
+from nautile.codegen.sm80.limits import (
+    MAX_WARPS,
+    Options,
+    chain_registers,
+    chain_warps,
+    contraction_warps,
+)
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, TileProgram
 from nautile.errors import LoweringError
 
-__all__ = ["applies", "emit_mma", "memory_program"]
+__all__ = ["applies", "emit_mma", "emit_variants", "memory_program"]
 
 
 def applies(program: TileProgram) -> bool:
@@ -36,6 +43,19 @@ def emit_mma(program: TileProgram, options: Options | None = None) -> CudaKernel
         return print_kernel(memory)
     except UnsupportedError as error:
         raise LoweringError(f"{program.name}: {error}") from error
+
+
+def emit_variants(program: TileProgram, options: Options | None = None) -> Iterator[CudaKernel]:
+    """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
+    in how far ahead fragments are loaded, then in the warps that share the rows."""
+    options = options or Options()
+    yield emit_mma(program, options)
+    yield emit_mma(program, replace(options, prefetch="fragment"))
+    geometry = memory_program(program, options).geometry
+    if geometry.warp_columns == 1 and geometry.thread_rows % 2 == 0:
+        warps = geometry.warp_rows * 2
+        if warps <= MAX_WARPS:
+            yield emit_mma(program, replace(options, warp_rows=warps))
 
 
 def memory_program(program: TileProgram, options: Options | None = None) -> MemoryProgram:

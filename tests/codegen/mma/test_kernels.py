@@ -59,6 +59,7 @@ def product(arrays: Arrays, layout: str, operand: str) -> npt.NDArray[np.float64
     return np.einsum(f"{left},{right}->mn", a, b)
 
 
+ODD = [(33, 37, 41), (34, 38, 42), (36, 44, 52), (40, 72, 88), (5, 64, 40)]
 LAYOUTS = ("mk,nk", "mk,kn", "km,nk", "km,kn")
 
 
