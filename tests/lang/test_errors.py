@@ -60,6 +60,7 @@ BODIES = [
     ("a[i: N] = x[i - 1,0]\n    return a", "out-of-range", "i - 1", "from -1 to 2"),
     ("a[i: N] = where(i > 0, x[i - 1,0], 0.0)\n    return a", "out-of-range", "i - 1", "clamp it"),
     ("a[i: M] = x[i,0]\n    return a", "out-of-range", "i,0", "from 0 to 7"),
+    ("a[i: N] = sum[j: 3](y[i - j + 1])\n    return a", "out-of-range", "i - j", "from -1 to 4"),
     ("a[i: N] = x[i,3*i]\n    return a", "out-of-range", "3*i", "from 0 to 9"),
     ("return x[i,x[i,0]]", "wrong-type", "x[i,0]]", "integer"),
     ("return x[i,i/2]", "wrong-type", "i/2", "use //"),

@@ -25,6 +25,7 @@ WHOLE = "def q{this}(x: f32[N]) -> f32[N]:\n    a = q{next}(x)\n    return q{nex
 TEXTS = {
     "open parentheses": "(" * 100_000,
     "parentheses": HEAD + "(" * 100_000 + "x[i]" + ")" * 100_000,
+    "more parentheses than are allowed": HEAD + "(" * 150 + "x[i]" + ")" * 150,
     "brackets": HEAD + "x[" * 5_000 + "i" + "]" * 5_000,
     "minus signs": HEAD + "-" * 100_000 + "x[i]",
     "not": HEAD + "not " * 50_000 + "x[i]",

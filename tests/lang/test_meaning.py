@@ -137,6 +137,8 @@ def test_reductions_shadow_left_indices() -> None:
             "sum[j](softmax[j: M](y[j]))",
             "sum[j](exp(y[j] - max[j](y[j])) / sum[j](exp(y[j] - max[j](y[j]))))",
         ),
+        ("logsumexp[v](y[v])", "max[v](y[v]) + log(sum[v](exp(y[v] - max[v](y[v]))))"),
+        ("sum[i: 3](sum[j: 2](y[i - j + 1]))", "sum[i: 3](sum[j: 2](y[i - j + 1]))"),
         ("max(y[0], y[1], y[2])", "max(max(y[0], y[1]), y[2])"),
         ("sum[i](x[i,e[i]])", "sum[i](x[i, e[i]])"),
         ("bf16(y[0]) ** 2", "bf16(y[0]) ** 2"),
@@ -179,6 +181,16 @@ def test_types(expression: str, dtype: str) -> None:
     definition = program.definitions[0]
     assert (definition.dtype, definition.buffer.dtype) == (dtype, dtype)
     assert type_of(definition.body) == dtype
+
+
+def test_long_axes_are_bounded_by_intervals() -> None:
+    source = (
+        "def f(x: f32[N], *, N=2**21) -> f32[2*N]:\n    a[i: 2*N] = x[(i + 1)//2 {0}]\n    return a"
+    )
+    assert _one(source.format("% N")).outputs[0].buffer.shape == (2**22,)
+    with pytest.raises(SourceError) as caught:
+        _one(source.format(""))
+    assert "from 0 to 2097152" in caught.value.message
 
 
 def test_truth_values_are_stored_as_such() -> None:
