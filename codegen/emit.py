@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from nautile.codegen.general import emit_general
+from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.rows import as_rows, emit_rows
 from nautile.codegen.sm80.emit import emit_mma
@@ -73,7 +74,9 @@ def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
     threads = max(k.threads for k in made)
     signature = ", ".join(parameters.values())
     start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
-    text = "\n".join([*bodies, f"{start}\n    {signature}) {{", *calls, "}", ""])
+    text = "\n".join(
+        [inline("", "scalar.cuh"), *bodies, f"{start}\n    {signature}) {{", *calls, "}", ""]
+    )
     shared = max(k.shared_bytes for k in made)
     buffers = tuple(parameters)
     zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))

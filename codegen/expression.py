@@ -21,7 +21,7 @@ from nautile.codegen.types import CPP, carrier, convert, dtype_of, literal
 from nautile.errors import LoweringError
 from nautile.terms import Apply, Axis, Const, Index, Load, Term, children, transform
 
-__all__ = ["Level", "Printer", "scale"]
+__all__ = ["LOG2E", "Level", "Printer", "scale"]
 
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453

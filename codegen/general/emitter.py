@@ -473,7 +473,7 @@ class _Emitter:
         rows, columns = m.pitches
         with self.block(f"if (threadIdx.x < {m.items})" if m.items < THREADS else ""):
             self._item(m)
-            self.put("#pragma unroll 8")
+            self.put("#pragma unroll")
             with self.block(f"for (int k = 0; k < {m.depth}; k++)"):
                 self.put(f"{kind} l[{m.row}], r[{m.column}];")
                 at = f"(batch * {m.depth} + k)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nautile.codegen.expression import Level, Printer
+from nautile.codegen.expression import LOG2E, Level, Printer
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import (
     comment,
@@ -26,7 +26,7 @@ from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
-from nautile.terms import Axis, Buffer, Index, Term, transform, walk
+from nautile.terms import Apply, Axis, Buffer, Const, Index, Term, transform, walk
 
 __all__ = ["emit_rows"]
 
@@ -71,7 +71,7 @@ class _Emitter:
         keys = {n: unique.setdefault((a.buffer, a.offset, a.guards), n) for n, a in reads.items()}
         every = [a for n, a in element.items() if keys[n] == n]
         cached = [a for a in every if _row_dependent(a, rows) and a.base is not None]
-        shape = geometry(rows, [*every, *writes], cached)
+        shape = geometry(rows, every, writes, cached)
         made = cls(rows, name, precise, reads, keys, shape)
         if shape.blocks > _MAX_BLOCKS:
             raise LoweringError(f"{name}: {shape.blocks} blocks exceed the grid")
@@ -106,7 +106,7 @@ class _Emitter:
         g = self.shape
         text = [
             *comment(self.rows.program),
-            f'extern "C" __global__ void __launch_bounds__({g.threads}) {identifier(self.name)}(',
+            f'extern "C" __global__ void __launch_bounds__({g.bounds}) {identifier(self.name)}(',
             f"    {signature}) {{",
             *self.body,
             "}",
@@ -290,7 +290,7 @@ class _Emitter:
         loads = self._inner_loads(self._wanted(part))
         updates: list[str] = []
         for fold in folds:
-            value = printer.value(self.term(Ref(fold.source)), fold.source.dtype)
+            value = printer.value(self._summand(fold), fold.source.dtype)
             updates += update(fold, value, f"i_{identifier(self.rows.column.name)}")
         stored = [self._element_store(w) for w in writes]
         updates += [line for inner, _, _ in stored for line in inner]
@@ -312,6 +312,27 @@ class _Emitter:
         self._vector_loop(lines)
         self.loaded = outer_loaded
         printer.close(2)
+
+    def _summand(self, fold: Fold) -> Term:
+        """The fold's source; exp(x - max(x)) in base 2, since what the shorter form loses is less
+        than an ulp of a sum that holds the maximum's 1."""
+        maxima = {
+            f.target.name: self.rows.source(f)
+            for p in self.rows.passes
+            for f in p.folds
+            if f.monoid == "max"
+        }
+
+        def step(term: Term) -> Term:
+            match term:
+                case Apply("exp", (Apply("sub", (a, Ref(tile))),)) if maxima.get(tile.name) is a:
+                    return Apply("exp2", (Apply("mul", (term.arguments[0], Const(LOG2E))),))
+            return term
+
+        source = self.rows.source(fold)
+        if self.precise and fold.monoid == "sum" and carrier(fold.target.dtype) == "f32":
+            source = transform(source, step)
+        return self.term(source)
 
     def _narrow(self, loaded: dict[str, str]) -> list[str]:
         """Cached vectors of narrow floats: their widened copies must not outlive a loop."""

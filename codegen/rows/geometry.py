@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -19,7 +19,8 @@ _THREADS = 128
 class Geometry:
     """`width` elements a vector, `vectors` of them a row; `row_threads` threads share a row and
     hold `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
-    passes; `chunks` blocks share a row too long for one (only where nothing is folded)."""
+    passes; `chunks` blocks share a row too long for one (only where nothing is folded);
+    `words` registers hold what a thread has read."""
 
     width: int
     vectors: int
@@ -29,6 +30,7 @@ class Geometry:
     rows: int
     chunks: int
     resident: bool
+    words: int
 
     @property
     def threads(self) -> int:
@@ -39,23 +41,42 @@ class Geometry:
         return -(-self.rows // self.block_rows) * self.chunks
 
     @property
+    def bounds(self) -> str:
+        """Launch bounds: as many blocks as give half of a multiprocessor's threads, where what a
+        thread holds leaves the compiler room for that."""
+        if self.words <= 24 and self.threads <= 512:
+            return f"{self.threads}, {1024 // self.threads}"
+        return f"{self.threads}"
+
+    @property
     def ragged(self) -> bool:
         """Whether some thread has a vector past the end of the row."""
         return self.vectors % (self.row_threads * self.held) != 0
 
 
-def geometry(program: RowProgram, accesses: Iterable[Access], cached: Iterable[Access]) -> Geometry:
-    """The geometry for a program whose element accesses are given; `cached` ones take registers."""
+def geometry(
+    program: RowProgram, reads: Sequence[Access], writes: Sequence[Access], cached: Sequence[Access]
+) -> Geometry:
+    """The geometry for a program whose element accesses are given; `cached` reads take registers.
+
+    Short rows have fewer vectors a thread, which hides the loads better, unless the threads then
+    also read what all rows share (measured on an H200)."""
     extent = program.column.extent
-    widths = [16 // a.bytes for a in accesses if a.base is not None and a.width(extent) > 1]
+    widths = [
+        16 // a.bytes for a in (*reads, *writes) if a.base is not None and a.width(extent) > 1
+    ]
     width = gcd(extent, max(widths, default=1))
     vectors = -(-extent // width)
     words = sum(max(1, a.bytes * width // 4) for a in cached)
     rows = prod(a.extent for a in program.rows)
     folds = any(p.folds for p in program.passes)
     threads = 1
-    while threads < (1024 if folds else 256) and -(-vectors // threads) > _VECTORS:
+    shared = any(a not in cached for a in reads)
+    wanted = _VECTORS if vectors > 128 or shared else _VECTORS // 2
+    while threads < (512 if folds else 256) and -(-vectors // threads) > wanted:
         threads *= 2
+    if folds and words * -(-vectors // threads) > 32:
+        threads = 1024
     held = -(-vectors // threads)
     resident = words * held <= (24 if threads == 1024 else 64)
     chunks = 1
@@ -65,4 +86,5 @@ def geometry(program: RowProgram, accesses: Iterable[Access], cached: Iterable[A
     elif not resident:
         threads, held = 512, max(1, min(_VECTORS, 32 // max(1, words)))
     block_rows = max(1, _THREADS // threads)
-    return Geometry(width, vectors, threads, held, block_rows, rows, chunks, resident or not folds)
+    kept = resident or not folds
+    return Geometry(width, vectors, threads, held, block_rows, rows, chunks, kept, words * held)

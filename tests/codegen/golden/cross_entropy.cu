@@ -79,26 +79,26 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //     t7[n]: bf16 = read x[n, t6]
 //     t0[n] = ((r1 + log(r4)) - t7)
 //     write loss[n] = t0 as f32
-extern "C" __global__ void __launch_bounds__(128) ce(
+extern "C" __global__ void __launch_bounds__(128, 8) ce(
     const nt_u16* __restrict__ p_x, const nt_i64* __restrict__ p_t, float* __restrict__ p_loss) {
-  const int t = threadIdx.x % 32;
-  const nt_i64 place = (nt_i64)(blockIdx.x) * 4 + threadIdx.x / 32;
+  const int t = threadIdx.x % 64;
+  const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;
   const bool live = place < 21LL;
   const nt_i64 row = live ? place : 20LL;
   const int i_n = (int)(row);
   float r1 = (-nt_inf());
   float r4 = 0.0f;
-  nt_vec<8> v_t2[4];
+  nt_vec<8> v_t2[2];
   const int ru0 = i_n * 500;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 32) * 4;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 64) * 4;
     v_t2[i] = c0 < 500 ? nt_load<8, false>(p_x + ru0 + c0) : nt_zeros<8>();
   }
   const float r1_before = r1;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 32) * 4;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 64) * 4;
     if (c0 < 500) {
       nt_opaque(v_t2[i]);
       #pragma unroll
@@ -108,13 +108,13 @@ extern "C" __global__ void __launch_bounds__(128) ce(
     }
   }
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 32) * 4;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 64) * 4;
     if (c0 < 500) {
       nt_opaque(v_t2[i]);
       #pragma unroll
       for (int e = 0; e < 4; e++) {
-        r4 = r4 + (expf(((nt_get_bf16(v_t2[i], e)) - r1)));
+        r4 = r4 + (exp2f((((nt_get_bf16(v_t2[i], e)) - r1) * 1.442695f)));
       }
     }
   }
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(128) ce(
     c.r4 = nt_repair(a.r4, (expf((a.r1 - c.r1)))) + nt_repair(b.r4, (expf((b.r1 - c.r1))));
     return c;
   };
-  const State0 all0 = nt_reduce<32>(State0{r1, r4}, merge0, shared0);
+  const State0 all0 = nt_reduce<64>(State0{r1, r4}, merge0, shared0);
   r1 = all0.r1;
   r4 = all0.r4;
   if (live && t == 0) p_loss[i_n] = ((r1 + (logf(r4))) - ((p_t[i_n]) >= 0 && (p_t[i_n]) < 500 ? nt_f32_of_bf16(p_x[(((nt_i64)(i_n * 500)) + (p_t[i_n]))]) : 0.0f));

@@ -29,7 +29,7 @@ template <int V> NT_DEV nt_vec<4 * V> nt_pack_f32(const float* f) {
 //     t4[n, m] = read e[t3, m]
 //     t0[n, m] = ((where((m >= 3), t1, 0) + t2) + t4)
 //     write z[n, m] = t0 as f32
-extern "C" __global__ void __launch_bounds__(128) ix(
+extern "C" __global__ void __launch_bounds__(128, 8) ix(
     const float* __restrict__ p_x, const float* __restrict__ p_y, const int* __restrict__ p_tok, const float* __restrict__ p_e, float* __restrict__ p_z) {
   const int t = threadIdx.x % 16;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 8 + threadIdx.x / 16;

@@ -100,7 +100,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         t10[c]: bf16 = read b[c]
 //         t0[n, c] = ((((t1 - t2) * t5) * t9) + t10)
 //         write y[n, c] = t0 as bf16
-extern "C" __global__ void __launch_bounds__(128) ln(
+extern "C" __global__ void __launch_bounds__(128, 8) ln(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
   const int t = threadIdx.x % 32;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 4 + threadIdx.x / 32;

@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256) mm(
             const int item = threadIdx.x, column_item = item % 16;
             const int row_item = item / 16 % 16;
             const int batch = item / 256;
-            #pragma unroll 8
+            #pragma unroll
             for (int k = 0; k < 16; k++) {
               float l[2], r[2];
               nt_take<2, 16>(l, left + (batch * 16 + k) * 36, row_item);

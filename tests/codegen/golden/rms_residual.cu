@@ -96,7 +96,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //     t6[c]: bf16 = read w[c]
 //     t3[n, c] = ((t0 * rsqrt(((r4 / 304) + 1e-06))) * t6)
 //     write y[n, c] = t3 as bf16
-extern "C" __global__ void __launch_bounds__(128) rms(
+extern "C" __global__ void __launch_bounds__(128, 8) rms(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_r, const nt_u16* __restrict__ p_w, nt_u16* __restrict__ p_h, nt_u16* __restrict__ p_y) {
   const int t = threadIdx.x % 16;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 8 + threadIdx.x / 16;

@@ -102,7 +102,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         t1[n, c]: bf16 = read x[n, c]
 //         t0[n, c] = (exp((t1 - r2)) / r5)
 //         write y[n, c] = t0 as bf16
-extern "C" __global__ void __launch_bounds__(128) softonline(
+extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
   const int t = threadIdx.x % 64;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;

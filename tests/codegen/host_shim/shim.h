@@ -43,13 +43,17 @@ static void host_yield() {
   swapcontext(&host_fibers[from].context, &host_fibers[to].context);
 }
 
-static void host_wait(HostBarrier& barrier, int size) {
+// `size` is read again while waiting: threads that have ended no longer count, as on the GPU
+static void host_wait(HostBarrier& barrier, const int& size) {
   const unsigned mine = barrier.generation;
-  if (++barrier.arrived == size) { barrier.arrived = 0; barrier.generation++; return; }
-  while (barrier.generation == mine) host_yield();
+  barrier.arrived++;
+  while (barrier.generation == mine) {
+    if (barrier.arrived >= size) { barrier.arrived = 0; barrier.generation++; return; }
+    host_yield();
+  }
 }
 
-static void __syncthreads() { host_wait(host_block, blockDim.x); }
+static void __syncthreads() { host_wait(host_block, host_live); }
 
 static int host_warp_size(int warp) { return blockDim.x - 32 * warp < 32 ? blockDim.x - 32 * warp : 32; }
 
