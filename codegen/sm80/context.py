@@ -87,8 +87,9 @@ class Context:
             self.lines.append("  " * (self.depth - closing) + line)
             self.depth += line.count("{") - line.count("}")
 
-    def unroll(self, header: str) -> None:
-        self.emit("#pragma unroll", header)
+    def unroll(self, header: str, most: int = 0) -> None:
+        """A loop that is unrolled, wholly or (`most` > 0) by that many."""
+        self.emit(f"#pragma unroll{f' {most}' if most else ''}", header)
 
     def fresh(self, prefix: str) -> str:
         self.counter[prefix] += 1

@@ -113,7 +113,7 @@ def _copy(ctx: Context, ring: Ring, tile: SharedTile, slot: str) -> None:
     row, piece = pieces.place()
     ctx.emit("{")
     ctx.emit(f"const {STORED[load.buffer.dtype]}* from = {_moved(ctx, ring, tile, load)};")
-    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{")
+    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{", 4 if pieces.count > 16 else 0)
     ctx.emit(f"const int r = {row}, c = {piece};")
     guard = "" if pieces.exact else f"if (r < {tile.rows}) "
     to = f"{slot} + {tile.offset} + {_shared_place(tile, size)}"
@@ -188,7 +188,7 @@ def _compute(ctx: Context, tile: SharedTile, slot: str) -> None:
     printer = ctx.printer(levels, place, precise=precise)
     value = printer.value(tile.value, "f32")
     ctx.emit("{", *levels[0].lines)
-    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{")
+    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{", 4 if pieces.count > 4 else 0)
     ctx.emit(f"const int r = {row}, c = {piece};")
     ctx.emit("{" if pieces.exact else f"if (r < {tile.rows}) {{")
     ctx.emit(f"const int p_outer = {ctx.origin(tile.outer)} + r;")

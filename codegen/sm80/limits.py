@@ -14,7 +14,16 @@ Registers. A thread holds rows x columns / (32 x warps) accumulator registers:
   columns and values of 128: 32 rows a warp; 128 rows need 4 warps.
 
 Shared memory. slots x (right and left tiles of one block) + tiles that stay. 101376 bytes run on
-every card from sm_80 to sm_120; H100 and H200 have 232448.
+every card from sm_80 to sm_120; H100 and H200 have 232448. A contraction takes up to 4 slots, a
+chain 2; both need 2.
+
+Measured on an H200 (bf16, the ratio to the library in the same run):
+- 4096^3: 128 x 128 x 32 0.53 of cuBLAS, 128 x 128 x 64 0.51-0.52, 64 x 256 x 64 0.51, 128 x 256 x 64
+  and 256 x 128 x 64 0.50, 128 x 64 and 64 x 128 0.43; gated 128 x (64 + 64) 0.52, 128 x (128 + 128)
+  0.50; 16 rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of tf32.
+- attention of 4096 keys, width 128, 128 x 64: 0.98 of FlashAttention 2, causal 1.03; 128 x 128 with 8
+  warps 0.80, 64 x 64 0.82, 128 x 32 0.81. Width 64, 128 x 64: 0.96, causal 1.06.
+- an operand that is computed on its way (a row factor, a cast from f32) halves a contraction's speed.
 """
 
 from __future__ import annotations

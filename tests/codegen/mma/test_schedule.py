@@ -75,7 +75,7 @@ def test_a_schedule_without_one_operation_is_refused(program: TileProgram, dropp
 
 
 def test_a_missing_commit_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="flying|empty"):
+    with pytest.raises(ScheduleError, match=r"flying|empty"):
         validate(changed(memory_program(GEMM), Commit))
 
 
