@@ -32,6 +32,7 @@ NOISE = 0.03
 REFINEMENTS = 2
 BASE = 40  # candidates that are looked at for by-products
 KEPT = 2.0  # candidates of selections up to this times the best stay, for runners-up
+JOINT = 40  # joint candidates that enter the choice
 TIE = 1.01  # a joint kernel this much dearer than its two alone may still be the simpler plan
 PAIRS = 60  # pairs of candidates that are joined in one round
 HIDDEN = 0.25  # of a kernel's time, what may hide under another's in one launch
@@ -151,7 +152,20 @@ class Generator:
         those are built where they may bring a selection within the noise of the best."""
         ceiling = best * (1 + NOISE)
         joint = self._join(self._pruned(candidates, ceiling), ceiling)
-        return self._pruned(candidates + joint, best * KEPT)
+        singles = self._pruned(candidates, best * KEPT)
+        return self._pruned(singles + self._asked_for(singles, joint, best), best * KEPT)
+
+    def _asked_for(
+        self, singles: list[Candidate], joint: list[Candidate], best: float
+    ) -> list[Candidate]:
+        """The joint candidates that the relaxation over single ones would buy, or nearly: others
+        only weaken the integer program's bound."""
+        answer = relaxation([c.column for c in singles], self.classes.roots)
+        if answer is None:
+            return joint[:JOINT]
+        prices = [answer.reduced(c.column) for c in joint]
+        order = sorted(range(len(joint)), key=lambda k: (prices[k], k))[:JOINT]
+        return [joint[k] for k in order if prices[k] <= TIE * best - answer.value]
 
     def _join(self, pool: list[Candidate], ceiling: float) -> list[Candidate]:
         if len(pool) < 2:

@@ -29,6 +29,8 @@ from nautile.extract.selection import Column, Selection, prune, selection
 
 __all__ = ["Exact", "relaxation", "runners_up"]
 
+MANY = 60  # columns from which on the linear relaxation is asked first
+
 Cut = tuple[tuple[int, int | None], ...]  # (column, item made) pairs; None: the column runs
 
 
@@ -53,6 +55,8 @@ class Exact:
         ceiling = self.most if incumbent is None else min(self.most, incumbent.cost)
         kept = [k for k in prune(columns, roots, ceiling) if k not in self.forbid]
         kept = sorted({*kept, *self.force})
+        if len(kept) > MANY and not self.cuts:
+            kept = sorted({*_within_reach(columns, roots, kept, ceiling), *self.force})
         return self._solve(columns, roots, kept, incumbent)
 
     def _incumbent(self, columns: Sequence[Column], roots: Sequence[int]) -> Selection | None:
@@ -89,6 +93,20 @@ class Exact:
     def _settled(self, columns: Sequence[Column], maker: Mapping[int, int], bound: float) -> float:
         cost = sum(columns[k].cost for k in set(maker.values()))
         return cost if cost - bound <= 1e-7 * max(cost, 1e-12) else bound
+
+
+def _within_reach(
+    columns: Sequence[Column], roots: Sequence[int], kept: list[int], ceiling: float
+) -> list[int]:
+    """The columns that a selection of cost `ceiling` may use: a column whose reduced cost in the
+    linear relaxation passes what is left up to the ceiling is in none (it makes one item here)."""
+    model = _Model(columns, roots, kept, [], frozenset())
+    answer = model.reduced_costs()
+    if answer is None or not np.isfinite(ceiling):
+        return kept
+    value, costs = answer
+    slack = ceiling * (1 + 1e-6) - value + 1e-12 * max(1.0, ceiling)
+    return [k for k in kept if len(columns[k].makes) > 1 or costs[k] <= slack]
 
 
 def _bounded(incumbent: Selection | None, bound: float) -> Selection | None:
@@ -295,6 +313,17 @@ class _Model:
                 maker[item] = by_item[item]
                 todo += self.columns[by_item[item]].needs
         return dict(sorted(maker.items()))
+
+    def reduced_costs(self) -> tuple[float, dict[int, float]] | None:
+        """The value of the linear relaxation and the reduced cost of every column's variable."""
+        h = self._build(integral=False)
+        h.run()
+        info = h.getInfo()
+        if info.primal_solution_status != 2:
+            return None
+        duals = h.getSolution().col_dual
+        costs = {k: duals[v] / self.scale for k, v in self.runs.items()}
+        return float(info.objective_function_value) / self.scale, costs
 
     def relax(self) -> Relaxation | None:
         """The linear relaxation with its duals."""
