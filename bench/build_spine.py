@@ -58,7 +58,7 @@ def build(case: Case, target: str) -> int:
     from nautile import lang
     from nautile.bundle import write_bundle
     from nautile.examples import paths
-    from nautile.optimize import Options, optimize
+    from nautile.stages import Options, optimize
 
     files = {p.stem: p for p in paths()}
     path = files[case.file] if case.file else HERE / "spine.nau"

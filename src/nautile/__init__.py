@@ -19,9 +19,9 @@ __version__ = "0.1.0"
 __all__ = ["Optimization", "Options", "load_bundle", "optimize", "parse", "write_bundle"]
 
 _HOMES = {
-    "optimize": "nautile.optimize",
-    "Options": "nautile.optimize",
-    "Optimization": "nautile.optimize",
+    "optimize": "nautile.stages",
+    "Options": "nautile.stages",
+    "Optimization": "nautile.stages",
     "parse": "nautile.lang",
     "write_bundle": "nautile.bundle",
     "load_bundle": "nautile.bundle",

@@ -20,7 +20,7 @@ from nautile import __version__
 from nautile.errors import InputError, NautileError
 
 if TYPE_CHECKING:
-    from nautile.optimize import Optimization, Options
+    from nautile.stages import Optimization, Options
     from nautile.terms import Program
     from nautile.worker import Worker
 
@@ -200,12 +200,17 @@ def examples(
 @app.command()
 def devices(as_json: Json = False) -> None:
     """List the devices that programs can be optimized for."""
+    from dataclasses import asdict
+
     from nautile import extract
 
-    for name in extract.devices():
-        profile = extract.device(name)
-        row = profile.as_dict()
-        print(json.dumps(row) if as_json else f"{name:10} {profile.summary()}")
+    for name in extract.device_names():
+        d = extract.device(name)
+        if as_json:
+            print(json.dumps(asdict(d)))
+        else:
+            rates = f"{d.memory_bandwidth / 1e12:.2f} TB/s, {d.sms} SMs"
+            print(f"{name:10} {d.architecture:8} {rates:20} {d.description}")
 
 
 @rules_app.command("list")
@@ -244,7 +249,7 @@ def _options(
     output: Path | None = None,
 ) -> Options:
     from nautile import extract
-    from nautile.optimize import Options
+    from nautile.stages import Options
 
     extract.device(target)
     wanted = compile if compile is not None else output is not None
@@ -305,7 +310,7 @@ def _programs(
 
 
 def _one(program: Program, options: Options, worker: Worker, quiet: bool) -> Optimization:
-    from nautile.optimize import optimize as run_stages
+    from nautile.stages import optimize as run_stages
 
     with _progress(program.name, quiet) as step:
         return run_stages(program, options, worker=worker, progress=step)
@@ -359,7 +364,7 @@ def _dims(text: str) -> dict[str, int]:
 
 def _show_kernels(program: Program, stage: str, options: Options) -> None:
     from nautile.codegen.show import show as show_tiles
-    from nautile.optimize import optimize as run_stages
+    from nautile.stages import optimize as run_stages
 
     for built in run_stages(program, options).built:
         if stage == "cuda":

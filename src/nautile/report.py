@@ -7,7 +7,7 @@ from typing import Any
 
 from nautile.errors import NautileError
 from nautile.extract.kernel import Kernel, Plan
-from nautile.optimize import Optimization
+from nautile.stages import Optimization
 from nautile.terms import Program
 
 __all__ = ["as_dict", "as_text", "failure", "kernel_dict", "quantity"]

@@ -223,7 +223,7 @@ class Worker:
 
 
 def _fewer(iterations: int) -> list[int]:
-    """Numbers of iterations to try again: all that had finished, then half as many, at last none."""
+    """Numbers of iterations to try again: all that finished, then half as many, at last none."""
     found = []
     while iterations:
         found.append(iterations)

@@ -24,14 +24,12 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("lang", "examples"),
     ("oracle",),
     ("rules",),
-    ("egraph",),
-    ("worker",),
+    ("egraph", "worker"),
     ("extract",),
     ("codegen",),
     ("certificate",),
     ("bundle", "runtime"),
-    ("optimize",),
-    ("report",),
+    ("stages", "report"),
     ("cli",),
 )
 RANK = {name: i for i, row in enumerate(STREET) for name in row}

@@ -20,7 +20,7 @@ from nautile.errors import BundleError
 from nautile.extract.kernel import Kernel, Part, Plan, Prediction
 from nautile.inline import inline_outputs
 from nautile.judge import from_json
-from nautile.optimize import Options
+from nautile.stages import Options
 from nautile.runtime import Bundle
 
 TEXT = """

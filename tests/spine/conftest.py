@@ -8,7 +8,7 @@ import pytest
 
 from nautile import lang
 from nautile.examples import paths
-from nautile.optimize import Optimization, Options, optimize
+from nautile.stages import Optimization, Options, optimize
 from nautile.worker import Worker
 
 

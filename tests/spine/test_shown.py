@@ -10,7 +10,7 @@ import pytest
 from nautile import lang
 from nautile.dtypes import DTYPES
 from nautile.examples import paths
-from nautile.optimize import Optimization, Options, optimize
+from nautile.stages import Optimization, Options, optimize
 from nautile.terms import Program
 from nautile.worker import Worker
 

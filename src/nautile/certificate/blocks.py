@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nautile.certificate.drawing import Drawn
+from nautile.certificate.meaning import LONGEST_LOOK_UP, affordable, positions_for
 from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, fitted, spread_within
 from nautile.certificate.subject import Subject, Target
+from nautile.certificate.work import work_of
 from nautile.codegen.interpret import Written, block_count, interpret
 from nautile.codegen.tile import Loop, Mma, Statement, TileProgram
 from nautile.extract.kernel import Kernel, Part
@@ -49,7 +51,9 @@ class _Share:
 def check_blocks(subject: Subject, tiles: Tiles) -> Iterator[Check]:
     """One check for each kernel that has tile programs."""
     for kernel in subject.plan.kernels:
-        if kernel.name in tiles:
+        if kernel.name in tiles and any(_block_work(p) > LONGEST_LOOK_UP for p in kernel.parts):
+            yield _check_terms(subject, kernel)
+        elif kernel.name in tiles:
             yield _check_kernel(subject, kernel, tiles[kernel.name])
 
 
@@ -74,6 +78,35 @@ def _check_kernel(subject: Subject, kernel: Kernel, programs: Sequence[TileProgr
         rmse_ratio=max((v.rmse_ratio for _, v in found), default=0.0),
         samples=sum(v.samples for _, v in found),
         detail="; ".join(bad[:4]) or f"{len(found)} shares of blocks, each written completely",
+    )
+
+
+def _block_work(part: Part) -> int:
+    """Products that one block forms."""
+    return sum(work_of(o.term, {a: part.tiles.get(a, 1) for a in o.axes}, {}) for o in part.outputs)
+
+
+def _check_terms(subject: Subject, kernel: Kernel) -> Check:
+    """In place of blocks too long to interpret: the terms in float32, over shorter axes."""
+    found: list[Verdict] = []
+    for whole in (t for t in subject.targets if t.output in kernel.outputs):
+        near, target, _ = affordable(subject, whole)
+        drawn = near.drawn("ordinary")
+        grid = positions_for(near, target, "ordinary", 64)
+        at = dict(zip(target.output.axes, grid.values(), strict=True))
+        fetch = near.chosen.fetch(drawn, "f64")
+        actual = evaluate(target.output.term, fetch, at, precision="f32")
+        reference, naive = naive_and_reference(near, target, grid, drawn)
+        dtype = target.output.buffer.dtype
+        found.append(judge(stored(actual, dtype), reference, naive, dtype, floor=sum_floor(target)))
+    return Check(
+        name=f"float32 terms of {kernel.name}",
+        passed=bool(found) and all(v.passed for v in found),
+        max_relative_error=max((v.max_relative_error for v in found), default=0.0),
+        rmse_ratio=max((v.rmse_ratio for v in found), default=0.0),
+        samples=sum(v.samples for v in found),
+        detail="; ".join(v.detail for v in found if not v.passed)
+        or "a block is too long to interpret",
     )
 
 

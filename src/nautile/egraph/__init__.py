@@ -85,7 +85,7 @@ def job_of(region: Region, rules: tuple[Rule, ...], limits: Limits) -> Job:
 @lru_cache(maxsize=8)
 def _texts(rules: tuple[Rule, ...]) -> tuple[RuleText, ...]:
     return tuple(
-        RuleText(i, p.ruleset, p.text, p.fact, p.two_way)
+        RuleText(i, p.name, p.text, p.probe, p.fact, p.two_way)
         for i, rule in enumerate(rules)
         for p in print_rule(rule, i)
     )

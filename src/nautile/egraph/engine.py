@@ -1,9 +1,10 @@
 """Saturation itself: the only module that runs egglog.
 
 A job is plain data (texts made by us, numbers), and so is its result, so that both cross a process
-boundary. The schedule is ours: an iteration runs analyses to their fixpoint, then facts, the
-directed rules once, and the two-way rules under back-off (a rule that matched more than its limit
-rests for some iterations; both double). Rows and time are looked at after every rule.
+boundary. The schedule is ours: an iteration runs facts and analyses to their fixpoint, the directed
+rules once, then the two-way rules once, all under back-off (matches are counted before they are
+applied; a rule with more than its limit rests for an iteration, and its limit doubles). Rows and
+time are looked at after every rule.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ __all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run"]
 
 _BATCH = 16
 _FACT_ROUNDS = 8
-_MATCHES, _REST = 200, 3
+_MATCHES, _REST = 200, 1  # of back-off: matches of a two-way rule at once, iterations of rest
+_DIRECTED = 5  # a directed rule may match that many times as often
 
 
 class RuleText(msgspec.Struct, frozen=True, array_like=True):
-    """An egglog rule: the number of its law, its ruleset, its text; a fact, or under back-off."""
+    """An egglog rule: the number of its law, its name (and ruleset), its text, the probe that only
+    counts its matches; whether it is a fact, and whether it rewrites both ways."""
 
     law: int
-    ruleset: str
+    name: str
     text: str
+    probe: str
     fact: bool
     two_way: bool
 
@@ -115,10 +119,9 @@ def prepare(job: Job) -> None:
 
 def _loaded(job: Job) -> _Engine:
     engine = _Engine()
-    rulesets = dict.fromkeys(r.ruleset for r in job.rules if not r.fact)
-    engine(schema() + "".join(f"(ruleset {name})" for name in rulesets))
+    engine(schema() + "".join(f"(ruleset {rule.name})" for rule in job.rules if not rule.fact))
     for rule in job.rules:
-        engine(rule.text)
+        engine(rule.text + rule.probe)
     engine("(Num 0.0) (Num -1.0)")
     return engine
 
@@ -131,6 +134,36 @@ def _taken(job: Job) -> _Engine:
     return engine
 
 
+class _BackOff:
+    """Matches that wait to be applied, and who rests: a ruleset with more than its limit waiting is
+    not applied in this iteration and the next, and its limit doubles."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.waiting: dict[str, int] = {}
+        self.times: dict[str, int] = {}
+        self.awake: dict[str, int] = {}
+
+    def add(self, counts: dict[str, int]) -> None:
+        for name, count in counts.items():
+            self.waiting[name] = self.waiting.get(name, 0) + count
+
+    def take(self, name: str, iteration: int, factor: int = 1) -> int:
+        """How many matches may be applied now: all that wait, or none."""
+        count, times = self.waiting.get(name, 0), self.times.get(name, 0)
+        if not count or iteration < self.awake.get(name, 0):
+            return 0
+        if count > factor * self.limit << times:
+            self.times[name], self.awake[name] = times + 1, iteration + 1 + _REST
+            return 0
+        self.waiting[name] = 0
+        return count
+
+    def resting(self) -> bool:
+        """True when matches still wait to be applied."""
+        return any(self.waiting.values())
+
+
 class _Run:
     """One saturation: the engine, the budgets, and what has been counted."""
 
@@ -140,9 +173,8 @@ class _Run:
         self.engine = _taken(job)
         self.matches: dict[int, int] = {}
         self.growth: list[int] = []
-        self.laws = {rule.ruleset: rule.law for rule in job.rules}
-        self.facts = {f"f{rule.law}": rule.law for rule in job.rules if rule.fact}
-        self.banned: dict[str, tuple[int, int]] = {}  # ruleset -> (times, first iteration awake)
+        self.laws = {rule.name: rule.law for rule in job.rules}
+        self.backoff = _BackOff(max(_MATCHES, 2 * job.terms))
         self.frozen_at, self.frozen_for = self.start, 0.0
 
     def load(self) -> None:
@@ -156,7 +188,7 @@ class _Run:
             for iteration in range(1, self.job.iterations + 1):
                 changed = self.iterate(iteration)
                 self.growth.append(self.engine.rows())
-                if not changed and not self.resting(iteration + 1):
+                if not changed and not self.backoff.resting():
                     return "saturated"
                 self.report(iteration)
         except _Spent as spent:
@@ -166,8 +198,9 @@ class _Run:
 
     def iterate(self, iteration: int) -> bool:
         """One round of everything; whether anything changed."""
-        changed = self.facts_loop()
+        changed = self.infer(iteration)
         for two_way in (False, True):
+            self.backoff.add(self.engine.step("probe")[1])
             for rule in self.job.rules:
                 if not rule.fact and rule.two_way == two_way:
                     changed |= self.apply(rule, iteration)
@@ -175,30 +208,26 @@ class _Run:
         return changed
 
     def apply(self, rule: RuleText, iteration: int) -> bool:
-        times, awake = self.banned.get(rule.ruleset, (0, 0))
-        if iteration < awake:
+        """Apply the matches that wait for a rewrite, unless it rests."""
+        if not self.backoff.take(rule.name, iteration, 1 if rule.two_way else _DIRECTED):
             return False
-        updated, matches = self.engine.step(rule.ruleset)
-        count = sum(matches.values())
-        self.count({rule.law: count})
-        if rule.two_way and count > _MATCHES << times:
-            self.banned[rule.ruleset] = (times + 1, iteration + 1 + (_REST << times))
+        updated, matches = self.engine.step(rule.name)
+        self.count(matches)
         if updated:
             self.guard()
         return updated
 
-    def resting(self, iteration: int) -> bool:
-        """True when back-off still holds a rule back."""
-        return any(iteration < awake for _, awake in self.banned.values())
-
-    def facts_loop(self) -> bool:
+    def infer(self, iteration: int) -> bool:
         """Facts, number folding and analyses in turn until nothing changes, a few rounds at most: a
-        cyclic class would have infinitely many running forms."""
+        cyclic class would have infinitely many running forms. All facts rest together."""
         changed = False
         fold = "fold fold_real" if self.job.real else "fold"
         for _ in range(_FACT_ROUNDS):
-            updated, matches = self.engine.step(f"(seq {fold} facts)")
-            self.count({self.facts[n]: k for n, k in matches.items() if n in self.facts})
+            counts = self.engine.step("probe_facts")[1]
+            self.backoff.add({"facts": sum(counts.values())})
+            facts = "facts" if self.backoff.take("facts", iteration) else ""
+            updated, matches = self.engine.step(f"(seq {fold} {facts})")
+            self.count(matches)
             updated |= self.analyse()
             changed |= updated
             if not updated:
@@ -212,9 +241,11 @@ class _Run:
             raise self.unsound()
         return updated
 
-    def count(self, matches: dict[int, int]) -> None:
-        for law, n in matches.items():
-            self.matches[law] = self.matches.get(law, 0) + n
+    def count(self, matches: dict[str, int]) -> None:
+        for name, n in matches.items():
+            if name in self.laws:
+                law = self.laws[name]
+                self.matches[law] = self.matches.get(law, 0) + n
 
     def guard(self) -> None:
         if time.perf_counter() - self.start > self.job.seconds:

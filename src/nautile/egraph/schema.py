@@ -20,6 +20,9 @@ LEAVES = {"Num": "f64", "Int": "i64", "Truth": "i64", "Odd": "i64", "Ix": "i64",
 SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame")
 
 
+_RULESETS = ("analysis", "facts", "fold", "fold_real", "probe", "probe_facts")
+
+
 def _constructors() -> dict[str, tuple[str, ...]]:
     table: dict[str, tuple[str, ...]] = {name: (sort,) for name, sort in LEAVES.items()}
     table |= {f"op_{name}": ("T",) * o.arity for name, o in OPERATIONS.items()}
@@ -46,10 +49,12 @@ def _sorts() -> str:
         "(function fv (T) i64 :merge (& old new))",
         "(function ty (T) i64 :merge (min old new))",
     ]
-    lines += ["(relation shift (T T T T))", "(relation scale (T T T T))", "(relation made (T i64))"]
+    lines += ["(constructor shift (T T T) T)", "(constructor scale (T T T) T)"]
+    lines.append("(relation made (T i64))")
     lines += ["(function bounded (T) i64 :merge (max old new))"]
     lines += [f"(relation {sign} (T))" for sign in ("clash", *(f"is_{s}" for s in SIGNS))]
-    lines += [f"(ruleset {name})" for name in ("analysis", "facts", "fold", "fold_real")]
+    lines += [f"(ruleset {name})" for name in _RULESETS]
+    lines.append("(relation hit ())")
     return "\n".join(lines)
 
 
