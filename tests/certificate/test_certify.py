@@ -343,3 +343,20 @@ def test_a_long_program_is_cut_at_its_stored_tensors() -> None:
     samples = {c.name: c.samples for c in certificate.checks}
     assert samples["meaning of y"] > 500
     assert samples["meaning of u"] > 500
+
+
+HUGE = """
+def loss(X: bf16[N,C], W: bf16[V,C], *, N=4096, V=128256, C=3584) -> f32:
+    z[n,v] = sum[c](X[n,c] * W[v,c])
+    y = mean[n](logsumexp[v](tanh(z[n,v] / 30) * 30))
+    return y
+"""
+
+
+def test_a_program_too_long_to_look_at_is_compared_over_shorter_axes() -> None:
+    program = program_of(HUGE)
+    right = certify(program, fused(program))
+    assert right.verdict == "pass", right.failures
+    assert "over the first 1024 positions" in right.checks[1].detail
+    wrong = fused(program, replaced(is_apply("tanh"), lambda t: t.arguments[0]))  # type: ignore[attr-defined]
+    assert certify(program, wrong).verdict == "fail"
