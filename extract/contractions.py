@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as choices
 
@@ -68,8 +68,23 @@ def contractions(
         one = _contraction(term, users, kept, numerics)
         if one is not None:
             found[term] = one
-            taken.update(one.spine)
-    return found
+            taken.update(t for t in one.spine if isinstance(t, Reduce))
+    return _settled(found, users, kept)
+
+
+def _settled(
+    found: dict[Term, Contraction], users: Mapping[Term, list[Term]], kept: frozenset[Term]
+) -> dict[Term, Contraction]:
+    """The contractions with spines from which everything is gone that something else reads too."""
+    free = {t for c in found.values() for t in c.spine} - kept
+    while True:
+        seen = [t for t in free if any(u not in free and u not in found for u in users[t])]
+        if not seen:
+            break
+        free.difference_update(seen)
+    return {
+        root: replace(c, spine=tuple(t for t in c.spine if t in free)) for root, c in found.items()
+    }
 
 
 def contracts(root: Term, numerics: str = "real") -> str | None:
@@ -109,7 +124,7 @@ def _contraction(
     if split is None:
         return None
     left, right = split
-    spine += _alone(body, root, spine, users, kept)
+    spine += _product_nodes(body)
     return Contraction(
         root,
         tuple(axes),
@@ -122,22 +137,14 @@ def _contraction(
     )
 
 
-def _alone(
-    body: Term,
-    root: Term,
-    outer: list[Term],
-    users: Mapping[Term, list[Term]],
-    kept: frozenset[Term],
-) -> list[Term]:
-    """The terms of the product's spine that nothing else uses."""
+def _product_nodes(body: Term) -> list[Term]:
+    """The terms that take a product apart: what lies between a sum and the product's parts."""
     found: dict[Term, None] = {}
-    inside = {root, *outer}
     stack = [body]
     while stack:
         term = stack.pop()
-        only = all(u in inside or u in found for u in users.get(term, ()))
         steps = _steps(term, "factor")
-        if only and steps is not None and term not in kept:
+        if steps is not None:
             found[term] = None
             stack += [t for kind, t in steps if kind == "factor"]
     return list(found)

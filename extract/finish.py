@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nautile.errors import ExtractionError
-from nautile.extract.body import analyse, below
+from nautile.extract.body import Body, analyse, below
 from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
 from nautile.extract.contractions import NARROW
@@ -177,22 +177,25 @@ def _narrowed(drafts: list[_Draft], program: Program) -> list[_Draft]:
 def _note_readers(group: tuple[Output, ...], types: dict[str, set[str]]) -> None:
     """Add the type in which each tensor is read: an operand's type, or f32."""
     body = analyse(group)
-    operands: dict[Term, set[str]] = {}
-    products: set[tuple[Term, Term]] = set()
-    for c in body.contractions.values():
-        for parts, _ in c.sides:
-            if len(parts) == 1:
-                operands.setdefault(parts[0], set()).add(c.operand or "f32")
-                products.add((parts[0], c.root))
-    users: dict[Term, int] = {}
+    readers: dict[Term, list[Term]] = {}
     for term in body.inside:
         for child in below(term):
-            users[child] = users.get(child, 0) + 1
+            readers.setdefault(child, []).append(term)
+    stored = {o.term for o in group}
     for load in body.loads:
         if load.buffer.name in types:
-            uses = sum(1 for side, _ in products if side is load)
-            only = uses == users.get(load, 0) and not any(o.term is load for o in group)
-            types[load.buffer.name] |= operands.get(load, {"f32"}) if only else {"f32"}
+            inside = all(r in body.free for r in readers.get(load, [load])) and load not in stored
+            types[load.buffer.name] |= _operand_types(load, body) if inside else {"f32"}
+
+
+def _operand_types(load: Load, body: Body) -> set[str]:
+    """The types in which contractions take the load, "f32" where it is a part of an operand."""
+    found: set[str] = set()
+    for c in body.contractions.values():
+        for parts, _ in c.sides:
+            if load in parts:
+                found.add(c.operand if len(parts) == 1 and c.operand else "f32")
+    return found or {"f32"}
 
 
 def _retyped(draft: _Draft, new: Mapping[Buffer, Buffer]) -> _Draft:
