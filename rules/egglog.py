@@ -9,7 +9,8 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.
 analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
            (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
            (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
-relations  (shift T T T T) (scale T T T T)   subject, running value of the carrier, slope, form
+facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
+                                             of its carrier and a slope; all running forms are equal
            (made T i64)                      the rule with this id put its right-hand side here
 ```
 
@@ -63,11 +64,13 @@ _MINUS_ONE = "(Num -1.0)"
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """One egglog rule: the law it stems from, its ruleset, and whether it may explode."""
+    """One egglog rule. `name` is also the ruleset of a rewrite; facts share one. The `probe` has
+    the same query and does nothing, so that matches can be counted before they are applied."""
 
     law: str
-    ruleset: str
+    name: str
     text: str
+    probe: str
     fact: bool
     two_way: bool
 
@@ -95,16 +98,18 @@ def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
     if rule.two_way and not _alike(rule.left, rule.right, rule):
         texts += _rewrites(rule, rule.right, rule.left)
     return tuple(
-        Printed(rule.name, f"s{index}_{i}", _rule_text(body, index, f"s{index}_{i}"), False,
-                rule.two_way)
-        for i, body in enumerate(texts)
-    )  # fmt: skip
+        _printed(rule, f"s{index}_{i}", query, [f"(let new {new})", "(union e new)"], index)
+        for i, (query, new) in enumerate(texts)
+    )
 
 
-def _rule_text(body: tuple[list[str], str], index: int, ruleset: str) -> str:
-    query, built = body
-    actions = [f"(let new {built})", "(union e new)", f"(made new {index})"]
-    return f'(rule ({" ".join(query)}) ({" ".join(actions)}) :ruleset {ruleset} :name "{ruleset}")'
+def _printed(rule: Rule, name: str, query: list[str], actions: list[str], index: int) -> Printed:
+    ruleset, probe = ("facts", "probe_facts") if rule.is_fact else (name, "probe")
+    matched = " ".join(query)
+    made = " ".join([*actions, f"(made new {index})"])
+    text = f'(rule ({matched}) ({made}) :ruleset {ruleset} :name "{name}")'
+    count = f'(rule ({matched}) ((hit)) :ruleset {probe} :name "{name}")'
+    return Printed(rule.name, name, text, count, rule.is_fact, rule.two_way)
 
 
 def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[str], str]]:
@@ -130,13 +135,9 @@ def _fact(rule: Rule, conclusion: Relation, index: int) -> Printed:
         _text(conclusion.slope, False),
         _text(conclusion.running, False),
     )
-    actions = [
-        f"(let new {running})",
-        f"({conclusion.relation} e {carrier} {slope} new)",
-        f"(made new {index})",
-    ]
-    text = f'(rule ({" ".join(query)}) ({" ".join(actions)}) :ruleset facts :name "f{index}")'
-    return Printed(rule.name, "facts", text, True, False)
+    known = f"({conclusion.relation} e {carrier} {slope})"
+    actions = [f"(let new {running})", f"(union {known} new)"]
+    return _printed(rule, f"f{index}", query, actions, index)
 
 
 def _common(rule: Rule, sides: list[Pattern]) -> list[str]:
@@ -206,9 +207,8 @@ def _condition_text(condition: Condition, position: int) -> str:
 
 def _relation_text(relation: Relation) -> str:
     carrier = _carrier_text(relation.carrier)
-    places = [_text(relation.subject, False), carrier]
-    places += [_text(relation.slope, False), _text(relation.running, False)]
-    return f"({relation.relation} {' '.join(places)})"
+    subject, slope = _text(relation.subject, False), _text(relation.slope, False)
+    return f"(= {_text(relation.running, False)} ({relation.relation} {subject} {carrier} {slope}))"
 
 
 def _carrier_text(pattern: Pattern) -> str:
