@@ -12,7 +12,7 @@ from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
 from nautile.extract.contractions import NARROW
 from nautile.extract.device import Device
-from nautile.extract.kernel import Kernel
+from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.roofline import schedules
 from nautile.extract.together import CHOICES, combined
 from nautile.terms import (
@@ -55,7 +55,7 @@ def finish(
     drafts = _drafts(chosen, program)
     if numerics != "exact":
         drafts = _narrowed(drafts, program)
-    drafts = _ordered(drafts)
+    drafts = _ordered([d for draft in drafts for d in _launchable(draft, device, numerics)])
     names = _kernel_names(drafts)
     kernels = tuple(
         _kernel(name, draft, device, numerics) for name, draft in zip(names, drafts, strict=True)
@@ -65,15 +65,29 @@ def finish(
     return kernels, tuple(dict.fromkeys(between))
 
 
+Schedule = tuple[tuple[Part, ...], Prediction]
+
+
+def _schedule(draft: _Draft, device: Device, numerics: str) -> Schedule | None:
+    """The best tiles of the parts, equal ones where several share a launch."""
+    if len(draft.groups) == 1:
+        best = schedules(draft.groups[0], device, 1, numerics=numerics)
+        return ((best[0][0],), best[0][1]) if best else None
+    tables = [schedules(g, device, CHOICES, numerics=numerics) for g in draft.groups]
+    return combined(tables, device) if all(tables) else None
+
+
+def _launchable(draft: _Draft, device: Device, numerics: str) -> list[_Draft]:
+    """The draft, or one for each part where final storage types left no common tiles."""
+    if len(draft.groups) > 1 and _schedule(draft, device, numerics) is None:
+        return [_Draft([group], draft.rules) for group in draft.groups]
+    return [draft]
+
+
 def _kernel(name: str, draft: _Draft, device: Device, numerics: str) -> Kernel:
-    limit = CHOICES if len(draft.groups) > 1 else 1
-    tables = [schedules(g, device, limit, numerics=numerics) for g in draft.groups]
-    best = combined(tables, device) if all(tables) else None
+    best = _schedule(draft, device, numerics)
     if best is None:
         raise ExtractionError(f"kernel {name} has no schedule that fits {device.name}")
-    if len(tables) == 1:
-        part, prediction = tables[0][0]
-        return Kernel(name, (part,), prediction, draft.rules)
     return Kernel(name, best[0], best[1], draft.rules)
 
 

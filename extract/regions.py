@@ -107,15 +107,17 @@ class _Pieces:
     def forced(self) -> set[str]:
         """Heavy definitions that would be computed over more positions than they have if they were
         written out: read at several index expressions, or at one that repeats its values."""
-        places: dict[str, set[tuple[Term, ...]]] = {}
+        found: set[str] = set()
         for body in self.bodies():
+            places: dict[str, set[tuple[Term, ...]]] = {}
             for load in _loads(body):
                 places.setdefault(load.buffer.name, set()).add(load.coordinates)
-        return {
-            n
-            for n in self.needed
-            if n in self.heavy and (_scattered(places[n]) or self._widened(n, places[n]))
-        }
+            found |= {
+                n
+                for n, at in places.items()
+                if n in self.heavy and (len(at) > 1 or self._widened(n, at))
+            }
+        return found
 
     def _widened(self, name: str, places: set[tuple[Term, ...]]) -> bool:
         size = self.definitions[name].buffer.size
@@ -274,12 +276,6 @@ class _Pieces:
             if 5 * shared >= most and self.size([*group, target]) <= LARGEST:
                 return group
         return None
-
-
-def _scattered(places: set[tuple[Term, ...]]) -> bool:
-    """Whether the places differ by more than the names of their axes."""
-    shapes = {tuple(tuple(a.family for a in sorted(c.free)) for c in p) for p in places}
-    return len(places) > 1 and len(shapes) > 1
 
 
 def _rounded(outputs: tuple[Output, ...], new: Mapping[Buffer, Buffer]) -> tuple[Output, ...]:
