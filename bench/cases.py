@@ -11,6 +11,7 @@ __all__ = ["BUNDLES", "GROUPS", "Case", "cases", "example_cases"]
 HERE = Path(__file__).resolve().parent
 BUNDLES = HERE / "bundles"
 GROUPS = ("rows", "gemm", "attention", "examples")
+PEERED = ("cross_entropy", "mean_cross_entropy", "transformer_block")  # examples with peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +65,7 @@ def example_cases() -> list[Case]:
     """Every shipped example that was built, at its own default sizes."""
     folders = sorted(p.parent for p in BUNDLES.glob("*/manifest.json"))
     split = [f.name.split("-", 1) for f in folders if not f.name.startswith("spine-")]
-    return [Case("examples", program, file=file) for file, program in split]
+    return [
+        Case("examples", program, peer=program if program in PEERED else None, file=file)
+        for file, program in split
+    ]

@@ -7,7 +7,7 @@ order of the program's parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ class Peer:
     exact: Function
     others: Callable[[], Mapping[str, Function]]
     flops: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
+    scales: Mapping[str, float] = field(default_factory=dict)  # of the normal inputs drawn
     eager_name: str | None = "eager"  # as a contestant; None where it would be no match
 
 
@@ -101,6 +102,32 @@ def _flex() -> Mapping[str, Function]:
     return {"flex_attention": lambda q, k, v: compiled(q, k, v, score_mod=score)}
 
 
+def _cross_entropy(z: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    wide = z if z.dtype == torch.float64 else z.float()
+    return F.cross_entropy(wide, label.long(), reduction="none")
+
+
+def _mean_cross_entropy(z: torch.Tensor, label: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    loss = _cross_entropy(z, label)
+    return loss, loss.mean()
+
+
+def _block(
+    x: torch.Tensor, g1: torch.Tensor, wq: torch.Tensor, wk: torch.Tensor, wv: torch.Tensor,
+    wo: torch.Tensor, g2: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor, w3: torch.Tensor,
+    eps: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    def heads(y: torch.Tensor) -> torch.Tensor:
+        return y.view(1, len(x), -1, 128).transpose(1, 2)
+
+    n = F.rms_norm(x, x.shape[-1:], g1, 1e-5)
+    q, k, v = heads(n @ wq.T), heads(n @ wk.T), heads(n @ wv.T)
+    o = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    r = x + o.transpose(1, 2).reshape(len(x), -1) @ wo.T
+    u = F.rms_norm(r, x.shape[-1:], g2, 1e-5)
+    return r + (F.silu(u @ w1.T) * (u @ w2.T)) @ w3.T
+
+
 def _attention_flops(share: float) -> Callable[[Mapping[str, int]], float]:
     return lambda z: 4.0 * share * z["B"] * z["H"] * z["T"] * z["S"] * z["D"]
 
@@ -132,5 +159,12 @@ PEERS: Mapping[str, Peer] = {
     ),
     "attention_full": _attention(lambda s: s, _sdpa(False), 1.0),
     "attention_causal": _attention(_causal, _sdpa(True), 0.5),
+    "cross_entropy": _peer(_cross_entropy, _compiled(_cross_entropy)),
+    "mean_cross_entropy": _peer(_mean_cross_entropy, dict),
+    "transformer_block": _peer(
+        _block,
+        _compiled(_block),
+        scales={w: 4096**-0.5 for w in ("Wq", "Wk", "Wv", "Wo", "W1", "W2")} | {"W3": 14336**-0.5},
+    ),
     "attention_softcap": _attention(_softcap, _flex, 1.0),
 }

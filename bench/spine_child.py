@@ -124,7 +124,7 @@ def _peered(case: Case, program: Program, with_peers: bool) -> dict[str, Any]:
     from peers import PEERS
 
     peer = PEERS[case.peer or ""]
-    sets = [_draw(program, n) for n in range(_sets(program))]
+    sets = [_draw(program, peer.scales, n) for n in range(_sets(program))]
     correct, error, naive = _compare(program, sets[0], peer)
     calls = [program.bind(s) for s in sets]
     contestants = {"nautile": [partial(_launch, c) for c in calls]}
@@ -177,13 +177,22 @@ def _tuple(value: Any) -> tuple[torch.Tensor, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _draw(program: Program, seed: int) -> Tensors:
-    """Fresh normal inputs; the second operand of a product is no smaller than the first."""
+def _draw(program: Program, scales: Mapping[str, float], seed: int) -> Tensors:
+    """Fresh normal inputs of a standard deviation each; scalar parameters have their defaults and
+    integers are labels below the last extent of the first input."""
     generator = torch.Generator("cuda").manual_seed(1000 + seed)
-    return {
-        n: torch.randn(b.shape, device="cuda", generator=generator).to(TORCH[b.dtype])
-        for n, b in program.role("input").items()
-    }
+    first, drawn = next(iter(program.role("input").values())), {}
+    for n, b in program.role("input").items():
+        if n in program.head.defaults:
+            drawn[n] = torch.tensor(program.head.defaults[n], device="cuda", dtype=TORCH[b.dtype])
+        elif b.dtype.startswith("i"):
+            drawn[n] = torch.randint(
+                first.shape[-1], b.shape, device="cuda", generator=generator, dtype=TORCH[b.dtype]
+            )
+        else:
+            normal = torch.randn(b.shape, device="cuda", generator=generator)
+            drawn[n] = (normal * scales.get(n, 1.0)).to(TORCH[b.dtype])
+    return drawn
 
 
 def _sets(program: Program) -> int:
