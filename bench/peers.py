@@ -164,7 +164,8 @@ PEERS: Mapping[str, Peer] = {
     "transformer_block": _peer(
         _block,
         _compiled(_block),
-        scales={w: 4096**-0.5 for w in ("Wq", "Wk", "Wv", "Wo", "W1", "W2")} | {"W3": 14336**-0.5},
+        scales=dict.fromkeys(("Wq", "Wk", "Wv", "Wo", "W1", "W2"), 4096 ** (-0.5))
+        | {"W3": 14336**-0.5},
     ),
     "attention_softcap": _attention(_softcap, _flex, 1.0),
 }
