@@ -9,7 +9,8 @@ SharedTile    ::= outer and inner axis, layout, the term of an element, how it i
 Fragment      ::= a value in registers: of a row axis and a column axis, or of the row axis alone
 Operation     ::= Clear(fragment)                    zeros, or the identity of a fold
                 | Fetch(ring, ahead)                 start to fill the slot of block counter + ahead
-                | Place(ring, ahead)                 finish what Fetch left in registers
+                | Gather(ring, ahead)                read into registers what Place will need
+                | Place(ring, ahead)                 compute the elements and store them
                 | Commit                             close the group of the copies started so far
                 | Wait(pending)                      all but the newest groups have landed
                 | Barrier                            what threads wrote to shared memory is visible
@@ -44,6 +45,7 @@ __all__ = [
     "Fetch",
     "FoldRow",
     "Fragment",
+    "Gather",
     "Geometry",
     "Keep",
     "Layout",
@@ -175,6 +177,12 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Gather:
+    ring: Ring
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     ring: Ring
     ahead: int
@@ -285,6 +293,7 @@ class Store:
 Operation = (
     Clear
     | Fetch
+    | Gather
     | Place
     | Commit
     | Wait
@@ -372,7 +381,7 @@ def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
 
 def _line(op: Operation) -> str:
     match op:
-        case Fetch(ring, ahead) | Place(ring, ahead):
+        case Fetch(ring, ahead) | Gather(ring, ahead) | Place(ring, ahead):
             return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"
         case Wait(pending):
             return f"wait until {pending} groups are pending"

@@ -13,7 +13,7 @@ from nautile.codegen.schedule.structure import OPERANDS, Structure, UnsupportedE
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Load, Term, walk
 
-__all__ = ["place"]
+__all__ = ["gathered_words", "place"]
 
 _COPIED = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "f32")}
 
@@ -62,6 +62,14 @@ def _copy_size(load: Load, inner: Axis, axes: tuple[Axis, Axis]) -> int:
     width = DTYPES[load.buffer.dtype].bytes
     size = divisor(form, inner, 16 // width) * width
     return size if size >= 4 else 0
+
+
+def gathered_words(tile: SharedTile, threads: int) -> int:
+    """Registers of a thread that hold a computed tile's loads (those over both of its axes)."""
+    elements = tile.rows * tile.columns // threads
+    own = {tile.outer, tile.inner}
+    loads = {t for t in walk(tile.value) if isinstance(t, Load) and own <= t.free}
+    return sum(elements * DTYPES[t.buffer.dtype].bytes // 4 for t in loads)
 
 
 def _longest_run(value: Term, axes: tuple[Axis, Axis]) -> Axis:

@@ -18,6 +18,7 @@ from nautile.codegen.memory import (
     Fetch,
     FoldRow,
     Fragment,
+    Gather,
     Geometry,
     Keep,
     MemoryProgram,
@@ -36,7 +37,7 @@ from nautile.codegen.memory import (
     Wait,
 )
 from nautile.codegen.schedule.affine import coefficient, divisor, offset
-from nautile.codegen.schedule.place import place
+from nautile.codegen.schedule.place import gathered_words, place
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
 from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, Write
 from nautile.codegen.types import carrier, dtype_of
@@ -45,7 +46,7 @@ from nautile.terms import Apply, Axis, Cast, Const, Load, Term, apply, transform
 __all__ = ["Choices", "plan"]
 
 IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
-MAX_STAGES = 4
+THREAD_REGISTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +178,20 @@ class _Planner:
         ops: list[Operation] = []
         if any(t.filled != "compute" for t in ring.tiles):
             ops.append(Fetch(ring, ahead))
-        if any(t.filled == "compute" for t in ring.tiles):
+        computed = [t for t in ring.tiles if t.filled == "compute"]
+        if computed:
+            threads = self.choices.geometry.threads
+            words = sum(gathered_words(t, threads) for t in computed)
+            if ring.stages > 1 and words + self._accumulators() <= THREAD_REGISTERS:
+                ops.append(Gather(ring, ahead))
             ops.append(Place(ring, ahead))
         return ops
+
+    def _accumulators(self) -> int:
+        """Registers of a thread for accumulators and fragments of columns."""
+        g = self.choices.geometry
+        found = self.structure.contractions.values()
+        return sum(g.rows * self.structure.width(c.column) for c in found) // g.threads
 
     def _body(self, scope: _Scope) -> list[Operation]:
         body: list[Operation] = []
@@ -305,10 +317,10 @@ class _Planner:
             prologue += [Barrier()] * nested
             for ahead in range(ring.stages - 1):
                 prologue += [*self._fill(ring, ahead), Commit()]
-            copied = [Fetch(ring, ring.stages - 1)] if ring.tiles else []
-            placed = [o for o in self._fill(ring, ring.stages - 1) if isinstance(o, Place)]
-            copied = copied if any(t.filled != "compute" for t in ring.tiles) else []
-            body = [Wait(ring.stages - 2), Barrier(), *copied, Commit(), *body, *placed]
+            filled = self._fill(ring, ring.stages - 1)
+            placed = [o for o in filled if isinstance(o, Place)]
+            early = [o for o in filled if not isinstance(o, Place)]
+            body = [Wait(ring.stages - 2), Barrier(), *early, Commit(), *body, *placed]
         elif any(s.ring for s in _outer(scope)):
             prologue += [Commit(), Wait(0), Barrier()]
         tiles = tuple(self.structure.program.tiles[a] for a in scope.axes)

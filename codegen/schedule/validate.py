@@ -19,6 +19,7 @@ from nautile.codegen.memory import (
     Fetch,
     FoldRow,
     Fragment,
+    Gather,
     Keep,
     MemoryProgram,
     Multiply,
@@ -64,6 +65,7 @@ class _Run:
     read: set[Slot] = field(default_factory=set)
     defined: set[str] = field(default_factory=set)
     serial: int = 0
+    gathered: dict[str, int] = field(default_factory=dict)
 
     def body(self, body: tuple[Operation, ...], first: int, number: int, count: int) -> None:
         for op in body:
@@ -72,6 +74,9 @@ class _Run:
     def operation(self, op: Operation, first: int, number: int, count: int) -> None:
         """One operation in block `number` of `count`, whose blocks' serials start at `first`."""
         match op:
+            case Gather(ring, ahead):
+                if number + ahead < count:
+                    self.gathered[ring.name] = first + number + ahead
             case Fetch(ring, ahead) | Place(ring, ahead):
                 if number + ahead < count:
                     self.fill(op, ring, first, number + ahead)
@@ -93,6 +98,8 @@ class _Run:
 
     def fill(self, op: Fetch | Place, ring: Ring, first: int, block: int) -> None:
         wanted = isinstance(op, Place)
+        if wanted and self.gathered.pop(ring.name, first + block) != first + block:
+            raise ScheduleError(f"{ring.name}: what was gathered is another block's")
         for tile in ring.tiles:
             if (tile.filled == "compute") != wanted:
                 continue

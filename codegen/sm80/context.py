@@ -52,7 +52,9 @@ def widened(dtype: str, bits: str) -> str:
 class Place:
     """Where a term is evaluated: the C++ text of each varying axis' position, which of them may lie
     outside its extent, and the axis along which `run` consecutive elements are read at once (their
-    number is the variable `step`; `chunk` holds the lines that read them, at step 0)."""
+    number is the variable `step`; `chunk` holds the lines that read them, at step 0). With
+    `pieces`, reads along all positions are made for that many pieces beforehand: `early` holds
+    their lines, for piece i, and `arrays` what they fill."""
 
     positions: Mapping[Axis, str]
     ragged: frozenset[Axis]
@@ -62,6 +64,9 @@ class Place:
     start: str = ""
     chunk: list[str] = field(default_factory=list)
     read: dict[Term, str] = field(default_factory=dict)
+    pieces: int = 0
+    early: list[str] = field(default_factory=list)
+    arrays: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -77,6 +82,7 @@ class Context:
     slots: dict[str, str] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
     loops: frozenset[Axis] = frozenset()
+    gathered: dict[str, tuple[Place, list[Level], str]] = field(default_factory=dict)
 
     # -- text ---------------------------------------------------------------------------------
 
@@ -218,12 +224,18 @@ class Context:
             name = place.read[load] = self.fresh("w")
             assert place.vector is not None
             first = dict(place.positions) | {place.vector: place.start}
-            plain = self._plain(first, place.chunk)
+            early = place.pieces > 0 and load.free >= set(place.positions)
+            lines = place.early if early else place.chunk
+            plain = self._plain(first, lines)
             at = self.address(load, plain)
             guard = self._guard(load, Place(first, place.ragged), plain)
+            if early:
+                place.arrays.append(f"nt_u32 {name}[{place.pieces}][{words}];")
+                name = place.read[load] = f"{name}[i]"
+            else:
+                lines.append(f"nt_u32 {name}[{words}];")
             read = f"nt_read({name}, {self.buffer(load.buffer)} + ({at}));"
-            place.chunk.append(f"nt_u32 {name}[{words}];")
-            place.chunk.append(f"if ({guard}) {read} else nt_zero({name});" if guard else read)
+            lines.append(f"if ({guard}) {read} else nt_zero({name});" if guard else read)
         name, step = place.read[load], place.step
         if DTYPES[load.buffer.dtype].bytes == 4:
             return f"(__uint_as_float({name}[{step}]))"

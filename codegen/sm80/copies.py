@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nautile.codegen.memory import Fetch, Place, Ring, SharedTile
+from nautile.codegen.expression import Level
+from nautile.codegen.memory import Fetch, Gather, Place, Ring, SharedTile
 from nautile.codegen.schedule.affine import offset, term_of
 from nautile.codegen.sm80 import context
 from nautile.codegen.sm80.context import STORED, Context
 from nautile.dtypes import DTYPES
 from nautile.terms import Cast, Index, Load, Term
 
-__all__ = ["fetch", "fill", "sources"]
+__all__ = ["fetch", "fill", "gather", "prepare", "sources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,33 +171,66 @@ def _valid(ctx: Context, tile: SharedTile, run: int, size: int) -> str:
     return inner
 
 
+def gather(ctx: Context, op: Gather) -> None:
+    """Read what the next Place of the ring needs; its arrays are declared."""
+    for tile in op.ring.tiles:
+        if tile.filled == "compute":
+            place = ctx.gathered[f"{op.ring.name}.{tile.name}"][0]
+            if place.early:
+                _pieces_loop(ctx, tile, place.pieces)
+                ctx.emit(*place.early, "}", "}")
+
+
+def prepare(ctx: Context, op: Gather) -> None:
+    """Print the terms of the ring's computed tiles, and declare the arrays of their reads."""
+    for tile in op.ring.tiles:
+        if tile.filled == "compute":
+            made = _value(ctx, tile, _Pieces.of(ctx, tile, 16).count)
+            ctx.gathered[f"{op.ring.name}.{tile.name}"] = made
+            ctx.emit(*made[0].arrays)
+
+
 def fill(ctx: Context, op: Place, slot: str) -> None:
     """Compute the elements of a block and store them."""
     for tile in op.ring.tiles:
         if tile.filled == "compute":
-            _compute(ctx, tile, slot)
+            made = ctx.gathered.pop(f"{op.ring.name}.{tile.name}", None)
+            _compute(ctx, tile, slot, made or _value(ctx, tile, 0))
 
 
-def _compute(ctx: Context, tile: SharedTile, slot: str) -> None:
-    pieces = _Pieces.of(ctx, tile, 16)
-    row, piece = pieces.place()
+def _value(ctx: Context, tile: SharedTile, early: int) -> tuple[context.Place, list[Level], str]:
+    """An element's text, with the lines that it needs."""
     positions = {tile.outer: "p_outer", tile.inner: "p_inner"}
     ragged = frozenset(a for a in positions if ctx.ragged(a))
-    place = context.Place(positions, ragged, tile.inner, pieces.run, "e", "p_piece")
+    run = 16 // DTYPES[tile.element].bytes
+    place = context.Place(positions, ragged, tile.inner, run, "e", "p_piece", pieces=early)
     levels = ctx.levels([tile.outer], [tile.inner])
-    precise = tile.element == "tf32"
-    printer = ctx.printer(levels, place, precise=precise)
-    value = printer.value(tile.value, "f32")
-    ctx.emit("{", *levels[0].lines)
-    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{", 4 if pieces.count > 4 else 0)
+    printer = ctx.printer(levels, place, precise=tile.element == "tf32")
+    return place, levels, printer.value(tile.value, "f32")
+
+
+def _pieces_loop(ctx: Context, tile: SharedTile, gathered: int) -> None:
+    """Open the loop over a thread's pieces, and a scope for one inside the tile."""
+    pieces = _Pieces.of(ctx, tile, 16)
+    row, piece = pieces.place()
+    most = 4 if pieces.count > 4 and not gathered else 0
+    ctx.unroll(f"for (int i = 0; i < {pieces.count}; i++) {{", most)
     ctx.emit(f"const int r = {row}, c = {piece};")
     ctx.emit("{" if pieces.exact else f"if (r < {tile.rows}) {{")
     ctx.emit(f"const int p_outer = {ctx.origin(tile.outer)} + r;")
     ctx.emit(f"const int p_piece = {ctx.origin(tile.inner)} + c * {pieces.run};")
-    ctx.emit(*levels[1].lines, *place.chunk, f"float v[{pieces.run}];")
-    ctx.unroll(f"for (int e = 0; e < {pieces.run}; e++) {{")
+
+
+def _compute(
+    ctx: Context, tile: SharedTile, slot: str, made: tuple[context.Place, list[Level], str]
+) -> None:
+    place, levels, value = made
+    ctx.emit("{", *levels[0].lines)
+    _pieces_loop(ctx, tile, place.pieces)
+    ctx.emit(*levels[1].lines, *place.chunk, f"float v[{place.run}];")
+    ctx.unroll(f"for (int e = 0; e < {place.run}; e++) {{")
     ctx.emit("const int p_inner = p_piece + e;", *levels[2].lines)
-    inside = " && ".join(f"{positions[a]} < {a.extent}" for a in sorted(ragged))
+    inside = " && ".join(f"{place.positions[a]} < {a.extent}" for a in sorted(place.ragged))
     ctx.emit(f"v[e] = {f'{inside} ? {value} : 0.0f' if inside else value};", "}")
     to = f"{slot} + {tile.offset} + {_shared_place(tile, 16)}"
     ctx.emit(f"nt_store16({to}, {', '.join(_words(tile.element))});", "}", "}", "}")

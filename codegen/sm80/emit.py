@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nautile.codegen.memory import Geometry, MemoryProgram
+from nautile.codegen.memory import Gather, Geometry, MemoryProgram, Place, Stream
 from nautile.codegen.schedule.depth import cut_depth
 from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.plan import Choices, plan
@@ -67,10 +67,33 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
         stages = options.stages or (2 if _is_chain(structure) else 4)
         prefetch = options.prefetch or "step"
         memory = plan(structure, Choices(geometry, stages, options.shared_limit, prefetch))
+        wider = _wider(structure, geometry, options)
+        if wider and _exposed(memory):
+            other = plan(structure, Choices(wider, stages, options.shared_limit, prefetch))
+            memory = memory if _exposed(other) else other
         validate(memory)
         return memory
     except (UnsupportedError, ScheduleError) as error:
         raise LoweringError(f"{program.name}: {error}") from error
+
+
+def _exposed(memory: MemoryProgram) -> bool:
+    """Whether a stream computes operands without having read ahead for them."""
+    streams = [op for op in memory.roles[0].operations if isinstance(op, Stream)]
+    return any(
+        any(isinstance(op, Place) for op in s.body)
+        and not any(isinstance(op, Gather) for op in s.body)
+        for s in streams
+    )
+
+
+def _wider(structure: Structure, geometry: Geometry, options: Options) -> Geometry | None:
+    """The block with all warps that it may have, where it has fewer: fewer registers a thread."""
+    if options.warp_rows or options.warp_columns or _is_chain(structure):
+        return None
+    widths = [structure.width(c.column) for c in structure.contractions.values()]
+    warps = contraction_warps(geometry.rows, widths, least=MAX_WARPS)
+    return replace(geometry, warp_rows=warps[0], warp_columns=warps[1]) if warps else None
 
 
 def _is_chain(structure: Structure) -> bool:

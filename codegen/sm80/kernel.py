@@ -14,6 +14,7 @@ from nautile.codegen.memory import (
     Commit,
     Fetch,
     FoldRow,
+    Gather,
     Keep,
     MemoryProgram,
     Multiply,
@@ -212,7 +213,7 @@ class _Counter:
 
 def _operation(ctx: Context, op: Operation, counter: _Counter | None) -> None:
     match op:
-        case Fetch(ring, ahead) | Place(ring, ahead):
+        case Fetch(ring, ahead) | Gather(ring, ahead) | Place(ring, ahead):
             _fill(ctx, op, ring, ahead, counter)
         case Commit():
             ctx.emit("nt_copy_commit();")
@@ -243,24 +244,36 @@ def _operation(ctx: Context, op: Operation, counter: _Counter | None) -> None:
 
 
 def _fill(
-    ctx: Context, op: Fetch | Place, ring: Ring, ahead: int, counter: _Counter | None
+    ctx: Context, op: Fetch | Gather | Place, ring: Ring, ahead: int, counter: _Counter | None
 ) -> None:
-    work = copies.fetch if isinstance(op, Fetch) else copies.fill
+    """Fill the slot of block counter + ahead, unless the stream ends before it."""
     if counter is None:
         if isinstance(op, Fetch):
             copies.sources(ctx, ring)
-        work(ctx, op, ctx.slots[ring.name])  # type: ignore[arg-type]
+        _work(ctx, op, ctx.slots[ring.name])
         return
-    base = f"shared + {ring.offset}"
     block = f"{counter.first if counter.prologue else counter.block} + {ahead}"
     number = str(ahead) if counter.prologue else counter.filling
-    slot = f"({base} + {'(next & 1)' if ring.stages == 2 else number} * {ring.slot_bytes})"
+    number = "(next & 1)" if ring.stages == 2 else number
     kept = dict(ctx.origins)
+    for axis in counter.op.axes:
+        _name(ctx, axis, "n")
+    if isinstance(op, Gather):
+        copies.prepare(ctx, op)
     ctx.emit(f"if ({block} < {counter.stop}) {{", f"const int next = {block};")
     _origins(ctx, counter.op, "next", "n")
-    work(ctx, op, slot)  # type: ignore[arg-type]
+    _work(ctx, op, f"(shared + {ring.offset} + {number} * {ring.slot_bytes})")
     ctx.emit("}")
     ctx.origins = kept
+
+
+def _work(ctx: Context, op: Fetch | Gather | Place, slot: str) -> None:
+    if isinstance(op, Fetch):
+        copies.fetch(ctx, op, slot)
+    elif isinstance(op, Gather):
+        copies.gather(ctx, op)
+    else:
+        copies.fill(ctx, op, slot)
 
 
 def _origins(ctx: Context, op: Stream, block: str, prefix: str) -> None:

@@ -18,12 +18,12 @@ every card from sm_80 to sm_120; H100 and H200 have 232448. A contraction takes 
 chain 2; both need 2.
 
 Measured on an H200 (bf16, the ratio to the library in the same run):
-- 4096^3: 128 x 128 x 32 0.53 of cuBLAS, 128 x 128 x 64 0.51-0.52, 64 x 256 x 64 0.51, 128 x 256 x 64
-  and 256 x 128 x 64 0.50, 128 x 64 and 64 x 128 0.43; gated 128 x (64 + 64) 0.52, 128 x (128 + 128)
-  0.50; 16 rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of tf32.
-- attention of 4096 keys, width 128, 128 x 64: 0.98 of FlashAttention 2, causal 1.03; 128 x 128 with 8
-  warps 0.80, 64 x 64 0.82, 128 x 32 0.81. Width 64, 128 x 64: 0.96, causal 1.06.
-- an operand that is computed on its way (a row factor, a cast from f32) halves a contraction's speed.
+- 4096^3: 128 x 128 x 32 0.53 of cuBLAS, 128 x 128 x 64 0.51-0.52, 64 x 256 x 64 0.51, 128 x 256
+  x 64 and 256 x 128 x 64 0.50, 128 x 64 and 64 x 128 0.43; gated 128 x (64 + 64) 0.52, 128 x (128
+  + 128) 0.50; 16 rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of cuBLAS' tf32.
+- attention of 4096 keys, width 128, 128 x 64: 0.98 of FlashAttention 2, causal 1.03; 128 x 128 with
+  8 warps 0.80, 64 x 64 0.82, 128 x 32 0.81. Width 64, 128 x 64: 0.96, causal 1.06.
+- an operand that is computed on its way (a row factor, a cast from f32) costs up to half the speed.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ class Options:
     prefetch: str | None = None
 
 
-def contraction_warps(rows: int, columns: Sequence[int]) -> tuple[int, int] | None:
+def contraction_warps(rows: int, columns: Sequence[int], least: int = 4) -> tuple[int, int] | None:
     """Warps along rows and columns for accumulators of the given widths, or None where none fit:
-    the fewest warps whose accumulators fit, then the squarest warp tile."""
+    the fewest (but `least`, if so many divide the tile) whose accumulators fit, then the squarest
+    warp tile."""
     best: tuple[int, int, int] | None = None
     for wm in (1, 2, 4, 8):
         for wn in (1, 2, 4, 8):
@@ -78,8 +79,8 @@ def contraction_warps(rows: int, columns: Sequence[int]) -> tuple[int, int] | No
             if rows * sum(columns) > CONTRACTION_REGISTERS * 32 * wm * wn:
                 continue
             traffic = rows // wm + sum(columns) // wn
-            if best is None or (max(wm * wn, 4), traffic, wm) < best:
-                best, chosen = (max(wm * wn, 4), traffic, wm), (wm, wn)
+            if best is None or (max(wm * wn, least), traffic, wm) < best:
+                best, chosen = (max(wm * wn, least), traffic, wm), (wm, wn)
     return None if best is None else chosen
 
 
