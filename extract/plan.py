@@ -19,7 +19,7 @@ from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.regions import Region
 from nautile.extract.selection import Column, Selection
 from nautile.snapshot import Snapshot
-from nautile.terms import Program
+from nautile.terms import Buffer, Program
 
 __all__ = ["choose"]
 
@@ -55,17 +55,47 @@ def choose(
     if best is None:
         raise ExtractionError(f"program {program.name}: no set of kernels yields its outputs")
     chosen = _fewest(pool, best)
-    kernels, intermediates = finish(_chosen(pool, chosen), program, device, numerics=numerics)
-    seconds = sum(k.prediction.seconds for k in kernels)
+    others = runners_up(pool.columns, pool.roots, runners + 1, seconds=1.0) if runners > 0 else ()
+    different = [s for s in others if set(s.columns) != set(chosen.columns)][:runners]
+    plans = [_finished(pool, s, program, device, numerics) for s in (chosen, *different)]
+    first = _leading(plans)
+    rest = sorted((p for p in plans if p is not first), key=lambda p: p.seconds)
+    gap = max(0.0, 1 - best.bound / first.priced)
     return Plan(
-        kernels=kernels,
-        intermediates=intermediates,
-        seconds=seconds,
-        bound=seconds * (1 - chosen.gap),
-        gap=chosen.gap,
-        runners_up=_others(pool, chosen, program, device, numerics, runners),
+        kernels=first.kernels,
+        intermediates=first.intermediates,
+        seconds=first.seconds,
+        bound=first.seconds * (1 - gap),
+        gap=gap,
+        runners_up=tuple((p.seconds, p.kernels) for p in rest),
         pruned=counts,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """A selection with its kernels: seconds as finished, and as priced when it was chosen."""
+
+    kernels: tuple[Kernel, ...]
+    intermediates: tuple[Buffer, ...]
+    seconds: float
+    priced: float
+
+
+def _finished(
+    pool: _Pool, selection: Selection, program: Program, device: Device, numerics: str
+) -> _Finished:
+    kernels, between = finish(_chosen(pool, selection), program, device, numerics=numerics)
+    seconds = sum(k.prediction.seconds for k in kernels)
+    return _Finished(kernels, between, seconds, selection.cost)
+
+
+def _leading(plans: Sequence[_Finished]) -> _Finished:
+    """The chosen plan, unless the final storage types make another faster beyond the noise."""
+    first = plans[0]
+    best = min(plans, key=lambda p: (p.seconds, len(p.kernels)))
+    fewer = len(best.kernels) <= len(first.kernels)
+    return best if best.seconds < first.seconds * (1 if fewer else 1 - NOISE) else first
 
 
 def _pool(
@@ -114,26 +144,6 @@ def _fewest(pool: _Pool, best: Selection) -> Selection:
     if cost > best.cost * (1 + NOISE):
         return best
     return Selection(other.columns, other.maker, cost, best.bound, 1 - best.bound / cost)
-
-
-def _others(
-    pool: _Pool,
-    chosen: Selection,
-    program: Program,
-    device: Device,
-    numerics: str,
-    count: int,
-) -> tuple[tuple[float, tuple[Kernel, ...]], ...]:
-    """The next-best plans: seconds and kernels."""
-    if count <= 0:
-        return ()
-    others = runners_up(pool.columns, pool.roots, count + 1, seconds=1.0)
-    plans = []
-    for other in others:
-        if set(other.columns) != set(chosen.columns):
-            kernels, _ = finish(_chosen(pool, other), program, device, numerics=numerics)
-            plans.append((sum(k.prediction.seconds for k in kernels), kernels))
-    return tuple(sorted(plans, key=lambda plan: plan[0])[:count])
 
 
 def _chosen(pool: _Pool, selection: Selection) -> list[Chosen]:
