@@ -29,6 +29,7 @@ from nautile.extract.selection import Column, Selection, prune, selection
 
 __all__ = ["Exact", "relaxation", "runners_up"]
 
+RUNNER_NODES = 200  # branches of the search for one runner-up
 MANY = 60  # columns from which on the linear relaxation is asked first
 
 Cut = tuple[tuple[int, int | None], ...]  # (column, item made) pairs; None: the column runs
@@ -39,7 +40,7 @@ class Exact:
     """The integer program. `seconds` is a wall-clock limit: when it ends first, the best selection
     found so far comes back with its true bound. `force` and `forbid` name columns; `cuts` are sets
     of columns that may not all run; columns that only selections dearer than `most` use are left
-    out."""
+    out. `nodes` limits the branches of the search, the same way on every machine."""
 
     seconds: float = 30.0
     relative_gap: float = 1e-9
@@ -47,6 +48,7 @@ class Exact:
     forbid: frozenset[int] = frozenset()
     cuts: tuple[frozenset[int], ...] = ()
     most: float = float("inf")
+    nodes: int = 100_000
     name: str = "exact"
     optimal_for: str = "all"
 
@@ -78,7 +80,7 @@ class Exact:
         while True:
             left = max(0.1, deadline - time.monotonic())
             model = _Model(columns, roots, kept, cuts, self.force)
-            answer = model.run(left, self.relative_gap)
+            answer = model.run(left, self.relative_gap, self.nodes)
             if answer is None:
                 return _bounded(incumbent, bound)
             maker, lower = answer
@@ -127,7 +129,7 @@ def runners_up(
         cuts = tuple(frozenset(s.columns) for s in found)
         left = max(0.1, deadline - time.monotonic())
         most = 2 * found[0].cost if found else float("inf")
-        answer = Exact(seconds=left, cuts=cuts, most=most)(columns, roots)
+        answer = Exact(seconds=left, cuts=cuts, most=most, nodes=RUNNER_NODES)(columns, roots)
         if answer is None or answer.cost > most:
             break
         found.append(answer)
@@ -286,7 +288,7 @@ class _Model:
         h.addRows(len(self.rows), lows, highs, len(index), starts, index, value)
         return h
 
-    def run(self, seconds: float, gap: float) -> tuple[dict[int, int], float] | None:
+    def run(self, seconds: float, gap: float, nodes: int) -> tuple[dict[int, int], float] | None:
         """Makers of the needed items and a lower bound on the cost, or None without an answer."""
         if any(not row for low, _, row in self.rows if low > 0):
             return None
@@ -294,6 +296,7 @@ class _Model:
         h.setOptionValue("time_limit", float(seconds))
         h.setOptionValue("mip_rel_gap", gap)
         h.setOptionValue("mip_abs_gap", 0.0)
+        h.setOptionValue("mip_max_nodes", nodes)
         h.run()
         info = h.getInfo()
         if info.primal_solution_status != 2:

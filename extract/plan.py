@@ -55,12 +55,13 @@ def choose(
     if best is None:
         raise ExtractionError(f"program {program.name}: no set of kernels yields its outputs")
     chosen = _fewest(pool, best)
-    others = runners_up(pool.columns, pool.roots, runners + 1, seconds=1.0) if runners > 0 else ()
+    others = runners_up(pool.columns, pool.roots, runners + 1) if runners > 0 else ()
     different = [s for s in others if set(s.columns) != set(chosen.columns)][:runners]
     plans = [_finished(pool, s, program, device, numerics) for s in (chosen, *different)]
     first = _leading(plans)
     rest = sorted((p for p in plans if p is not first), key=lambda p: p.seconds)
     gap = max(0.0, 1 - best.bound / first.priced)
+    gap = gap if gap > 1e-9 else 0.0
     return Plan(
         kernels=first.kernels,
         intermediates=first.intermediates,
