@@ -8,6 +8,8 @@ from math import gcd, prod
 
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.structure import RowProgram
+from nautile.codegen.tile import Ref
+from nautile.terms import Apply, walk
 
 __all__ = ["Geometry", "geometry"]
 
@@ -20,7 +22,7 @@ class Geometry:
     """`width` elements a vector, `vectors` of them a row; `row_threads` threads share a row and
     hold `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
     passes; `chunks` blocks share a row too long for one (only where nothing is folded);
-    `words` registers hold what a thread has read."""
+    `words` registers hold what a thread has read, `operations` counts the program's."""
 
     width: int
     vectors: int
@@ -31,6 +33,7 @@ class Geometry:
     chunks: int
     resident: bool
     words: int
+    operations: int
 
     @property
     def threads(self) -> int:
@@ -44,7 +47,7 @@ class Geometry:
     def bounds(self) -> str:
         """Launch bounds: as many blocks as give half of a multiprocessor's threads, where what a
         thread holds leaves the compiler room for that."""
-        if self.words <= 24 and self.threads <= 512:
+        if self.words <= 24 and self.threads <= 512 and self.operations <= 40:
             return f"{self.threads}, {1024 // self.threads}"
         return f"{self.threads}"
 
@@ -66,6 +69,8 @@ def geometry(
         16 // a.bytes for a in (*reads, *writes) if a.base is not None and a.width(extent) > 1
     ]
     width = gcd(extent, max(widths, default=1))
+    while width > 1 and sum(a.bytes for a in writes) * width > 128:
+        width //= 2
     vectors = -(-extent // width)
     words = sum(max(1, a.bytes * width // 4) for a in cached)
     rows = prod(a.extent for a in program.rows)
@@ -87,4 +92,22 @@ def geometry(
         threads, held = 512, max(1, min(_VECTORS, 32 // max(1, words)))
     block_rows = max(1, _THREADS // threads)
     kept = resident or not folds
-    return Geometry(width, vectors, threads, held, block_rows, rows, chunks, kept, words * held)
+    return Geometry(
+        width,
+        vectors,
+        threads,
+        held,
+        block_rows,
+        rows,
+        chunks,
+        kept,
+        words * held,
+        _operations(program),
+    )
+
+
+def _operations(program: RowProgram) -> int:
+    """Distinct scalar operations: a measure of the registers that temporaries take."""
+    roots = [program.source(f) for p in program.passes for f in p.folds]
+    roots += [program.expand(Ref(w.source)) for p in program.passes for w in p.writes]
+    return sum(isinstance(t, Apply) for t in walk(*roots))
