@@ -77,6 +77,7 @@ class _Pieces:
         self.definitions: dict[str, Definition] = {d.name: d for d in program.definitions}
         self.needed = self._needed()
         self.heavy = self._heavy()
+        self._dimensions: dict[str, tuple[int, ...]] = {}
 
     def _needed(self) -> list[str]:
         """The definitions that the outputs depend on, in source order."""
@@ -111,16 +112,26 @@ class _Pieces:
         for body in self.bodies():
             places: dict[str, set[tuple[Term, ...]]] = {}
             for load in _loads(body):
-                places.setdefault(load.buffer.name, set()).add(load.coordinates)
-            found |= {
-                n
-                for n, at in places.items()
-                if n in self.heavy and (len(at) > 1 or self._widened(n, at))
-            }
+                name = load.buffer.name
+                if name in self.heavy:
+                    at = tuple(load.coordinates[k] for k in self._felt(name))
+                    places.setdefault(name, set()).add(at)
+            found |= {n for n, at in places.items() if len(at) > 1 or self._widened(n, at)}
         return found
 
+    def _felt(self, name: str) -> tuple[int, ...]:
+        """The dimensions of a definition that some reduction inside it depends on."""
+        if name not in self._dimensions:
+            d = self.definitions[name]
+            (output,) = self.written([Output(d.buffer, d.axes, d.body)], set())
+            inside = [t for t in walk(output.term) if isinstance(t, (Reduce, Online))]
+            free = frozenset[Axis]().union(*(t.free for t in inside))
+            self._dimensions[name] = tuple(k for k, a in enumerate(d.axes) if a in free)
+        return self._dimensions[name]
+
     def _widened(self, name: str, places: set[tuple[Term, ...]]) -> bool:
-        size = self.definitions[name].buffer.size
+        axes = self.definitions[name].axes
+        size = math.prod(axes[k].extent for k in self._felt(name))
         free = [frozenset[Axis]().union(*(c.free for c in p)) for p in places]
         return any(math.prod(a.extent for a in f) > size for f in free)
 
