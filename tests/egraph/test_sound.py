@@ -13,10 +13,20 @@ from nautile.egraph import saturate
 from nautile.errors import SaturationError
 from nautile.extract.regions import cut
 from nautile.snapshot import term_of
-from nautile.terms import Cast, Const, Output, Term, apply, reduce_
+from nautile.terms import (
+    Before,
+    Cast,
+    Const,
+    Online,
+    Output,
+    Running,
+    Term,
+    apply,
+    reduce_,
+)
 
 from .extractions import draw, random_tensors, values
-from .programs import C, D, N, S, T, add, load, logsumexp, mul, output, softmax, sub, total
+from .programs import C, D, N, S, T, add, div, load, logsumexp, mul, output, softmax, sub, total
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 BY_CLASS = {c: rules.load(classes=k) for c, k in rules.CLASSES.items()}
@@ -148,3 +158,37 @@ def test_a_rule_that_asks_for_floats_ignores_truth_values() -> None:
     assert not differs(outputs, BY_CLASS["real"])
     counted = output("o", total(S, mul(load("m", T, S, dtype="bool"), load("y", T, D))), T, D)
     assert not differs(counted, BY_CLASS["real"])
+
+
+def test_streams_in_the_source_come_back() -> None:
+    """Running values and online sums may stand in the source themselves."""
+    m = reduce_("max", C, x)
+    old, new = Before(m), Running(m)
+    repair = apply("exp", apply("where", apply("eq", old, new), Const(0.0), sub(old, new)))
+    streamed = Online(C, repair, apply("exp", sub(x, new)))
+    outputs = (
+        *output("s", streamed, N),
+        *output("r", mul(new, load("k", N)), N, C),
+        *output("constant", Running(reduce_("max", C, load("k", N))), N, C),
+        *output("online", Running(streamed), N, C),
+    )
+    assert not differs(outputs, BY_CLASS["real"])
+    snapshot = saturate(outputs, BY_CLASS["real"], in_process=True)
+    assert C in snapshot.axes_of(snapshot.free[snapshot.roots[2]])
+
+
+def test_a_carrier_with_two_forms_runs_as_one_of_them() -> None:
+    """max[j](a + c) = max[j](a) + c in total, but a running value follows a reduction's body."""
+    extra = rules.parse(
+        "with real:\n    max_add = max[j](a + c) == max[j](a) + c, j not in c\n", pack="extra"
+    )
+    scored = add(x, load("bias", N))
+    e = apply("exp", sub(scored, reduce_("max", C, scored)))
+    outputs = output("o", div(total(C, mul(e, load("w", C))), total(C, e)), N)
+    chosen = (*BY_CLASS["real"], *extra)
+    assert not differs(outputs, chosen, draws=12)
+    snapshot = saturate(outputs, chosen, in_process=True)
+    streams = [n for ns in snapshot.classes.values() for n in ns if n.kind in ("running", "before")]
+    assert streams
+    for node in streams:
+        assert [n.kind for n in snapshot.classes[node.children[0]]] == ["reduce"]

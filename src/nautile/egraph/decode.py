@@ -13,7 +13,7 @@ from typing import Any
 from nautile.rules.egglog import STORAGE, TYPES
 from nautile.rules.law import Rule
 from nautile.snapshot import Node, Report, Snapshot, node_of
-from nautile.terms import MONOIDS, Term, children
+from nautile.terms import MONOIDS, Load, Term, children
 
 from .encode import Region
 from .engine import Frozen
@@ -61,6 +61,7 @@ class _Graph:
         for row in frozen.rows:
             self.by_class.setdefault(row[2], []).append(row)
         self.reductions = {(r[0], *r[1]): r[2] for r in frozen.rows if r[0].startswith("r_")}
+        self.place = {t: frozen.inputs[i] for i, t in enumerate(region.terms)}
         order = self._reachable()
         self.label = self._labels(order)
         self.free = {self.label[c]: frozen.free[c] for c in order}
@@ -89,6 +90,9 @@ class _Graph:
         name, arguments, _ = row
         if name in ("Running", "Before"):
             return [self.reductions[_reduction(arguments)]]
+        if name == "Leaf" and not isinstance(self.region.leaves[arguments[0]], Load):
+            (online,) = children(self.region.leaves[arguments[0]])
+            return [self.place[part] for part in children(online)]
         return _children(row)
 
     def _labels(self, order: list[int]) -> dict[int, int]:
@@ -132,7 +136,7 @@ class _Graph:
             return Node("index", self.region.axes[value])
         if name == "Leaf":
             term = self.region.leaves[value]
-            return node_of(term, ())
+            return node_of(term, () if isinstance(term, Load) else (self._online_class(term),))
         if name == "Odd":
             value = (-0.0, float("nan"), *self.region.odd)[value]
         return Node("const", bool(value) if name == "Truth" else value)
@@ -143,20 +147,29 @@ class _Graph:
         home = self.reductions[key]
         if len(self.by_class[home]) == 1:
             return self.label[home]
+        return self._own(key, self._node((key[0], list(key[1:]), home)), home)
+
+    def _online_class(self, stream: Term) -> int:
+        """The class of the online sum that runs in the source: the sum as it stands there."""
+        (online,) = children(stream)
+        inner = tuple(self.label[self.place[part]] for part in children(online))
+        return self._own((stream,), node_of(online, inner), self.place[online])
+
+    def _own(self, key: tuple[Any, ...], node: Node, like: int) -> int:
+        """A class with one member, of the same free axes and type as the class `like`."""
         if key not in self.private:
             new = self.private[key] = len(self.label) + len(self.private)
-            self.classes[new] = (self._node((key[0], list(key[1:]), home)),)
-            self.free[new] = self.free[self.label[home]]
-            self.dtype[new] = self.dtype[self.label[home]]
+            self.classes[new] = (node,)
+            self.free[new] = self.frozen.free[like]
+            self.dtype[new] = TYPES[self.frozen.types[like]]
         return self.private[key]
 
     def source(self) -> dict[int, Node]:
         """The first input term of each class that the roots reach."""
-        place = {t: self.frozen.inputs[i] for i, t in enumerate(self.region.terms)}
         found: dict[int, Node] = {}
-        for term, c in place.items():
+        for term, c in self.place.items():
             if c in self.label and self.label[c] not in found:
-                found[self.label[c]] = _source_node(term, place, self.label)
+                found[self.label[c]] = _source_node(term, self.place, self.label)
         return dict(sorted(found.items()))
 
 
