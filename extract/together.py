@@ -15,7 +15,7 @@ import numpy as np
 from nautile.dtypes import DTYPES
 from nautile.extract.device import Device
 from nautile.extract.kernel import Part, Prediction
-from nautile.extract.roofline import OVERLAP, RESOURCES
+from nautile.extract.priced import OVERLAP, RESOURCES
 from nautile.terms import buffers
 
 if TYPE_CHECKING:
