@@ -8,9 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd, prod
 
+from nautile.codegen.types import interval
 from nautile.terms import Apply, Axis, Const, Index, Load, Term, apply
 
-__all__ = ["ONE", "Linear", "coefficient", "divisor", "linear", "offset", "strides", "term_of"]
+__all__ = [
+    "ONE",
+    "Linear",
+    "coefficient",
+    "divisor",
+    "inside",
+    "linear",
+    "offset",
+    "strides",
+    "term_of",
+]
 
 Linear = Mapping[Term, int]
 ONE = Const(1)
@@ -45,6 +56,13 @@ def offset(load: Load) -> dict[Term, int]:
     for term, stride in zip(load.coordinates, strides(load.buffer.shape), strict=True):
         total = _combine(total, linear(term), stride)
     return total
+
+
+def inside(load: Load) -> bool:
+    """Whether no coordinate can leave the buffer while the indices are inside their extents."""
+    bounds = [interval(c) for c in load.coordinates]
+    ends = zip(bounds, load.buffer.shape, strict=True)
+    return all(b is not None and b[0] >= 0 and b[1] < n for b, n in ends)
 
 
 def coefficient(form: Linear, axis: Axis) -> int | None:

@@ -8,7 +8,7 @@ product with a row factor, a gather, an odd stride) is computed on its way throu
 from __future__ import annotations
 
 from nautile.codegen.memory import Layout, SharedTile
-from nautile.codegen.schedule.affine import coefficient, divisor, offset
+from nautile.codegen.schedule.affine import coefficient, divisor, inside, offset
 from nautile.codegen.schedule.structure import OPERANDS, Structure, UnsupportedError
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Load, Term, walk
@@ -45,7 +45,7 @@ def _filling(
 ) -> tuple[str, Axis]:
     """How an operand is filled, and its contiguous axis."""
     bare = value.argument if isinstance(value, Cast) and value.dtype == element else value
-    if isinstance(bare, Load) and bare.buffer.dtype in _COPIED[element]:
+    if isinstance(bare, Load) and bare.buffer.dtype in _COPIED[element] and inside(bare):
         for inner in axes:
             size = _copy_size(bare, inner, axes)
             if size:

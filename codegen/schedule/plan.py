@@ -69,7 +69,7 @@ class _Scope:
     bounds: Bounds = field(default_factory=Bounds)
     tiles: dict[tuple[Term, Axis, Axis], SharedTile] = field(default_factory=dict)
     ring: Ring | None = None
-    packed: dict[str, Fragment] = field(default_factory=dict)
+    packed: dict[tuple[str, str], Fragment] = field(default_factory=dict)
 
 
 def plan(structure: Structure, choices: Choices) -> MemoryProgram:
@@ -294,13 +294,14 @@ class _Planner:
         if c.left.name in self.structure.pure:
             tile, home = self.operands[c.left.name, c.operand]
             return tile, home.ring
-        if c.left.name not in scope.packed:
+        key = (c.left.name, c.operand)
+        if key not in scope.packed:
             source = self._fragment(c.left)
             packed = replace(source, name=f"{c.left.name}_{c.operand}")
-            scope.packed[c.left.name] = packed
+            scope.packed[key] = packed
             self.fragments[packed.name] = packed
             ops.append(Pack(packed, source, c.operand))
-        return scope.packed[c.left.name], None
+        return scope.packed[key], None
 
     def _joins(self, a: Mma, b: Mma) -> bool:
         """Whether two contractions multiply the same left tile over the same positions."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nautile.codegen.schedule.affine import inside
 from nautile.codegen.tile import (
     Fold,
     Loop,
@@ -201,6 +202,7 @@ def _check(structure: Structure, found: list[Statement]) -> None:
         if c.right.name not in structure.pure:
             raise UnsupportedError(f"both operands of {c.statement.target.name} are computed")
     for s in found:
+        _check_axes(structure, s)
         if isinstance(s, Read) and s.target.name not in structure.pure:
             raise UnsupportedError(f"{s.target.name} is read at computed positions")
         if isinstance(s, Fold):
@@ -209,11 +211,37 @@ def _check(structure: Structure, found: list[Statement]) -> None:
             _check_bounds(structure, s)
 
 
+def _check_axes(structure: Structure, s: Statement) -> None:
+    """Every value in registers, and every place that is written, is over rows and one column."""
+    if isinstance(s, Map) and s.target.name not in structure.pure:
+        whole = structure.program.masked.get(s.target.name)
+        terms = [s.value] if whole is None else [s.value, whole]
+        column = structure.columns[s.target.name]
+    elif isinstance(s, Write):
+        terms, own = list(s.coordinates), structure.columns.get(s.source.name)
+        pure = [a for a in s.source.axes if a in structure.columns.values()]
+        column = own if s.source.name not in structure.pure else next(iter(pure), None)
+        if not inside(Load(s.buffer, tuple(terms))):
+            raise UnsupportedError(f"places of {s.buffer.name} that may lie outside it")
+    else:
+        return
+    for term in map(structure.inline, terms):
+        for axis in term.free:
+            if axis not in (structure.row, column) and structure.program.tiles[axis] > 1:
+                raise UnsupportedError(f"a value of rows and columns varies along {axis}")
+        for leaf in walk(term):
+            if isinstance(leaf, Ref) and structure.columns[leaf.tile.name] not in (None, column):
+                raise UnsupportedError(f"{leaf.tile.name} has other columns than its use")
+
+
 def _check_fold(structure: Structure, s: Fold) -> None:
     if s.monoid not in FOLDS:
         raise UnsupportedError(f"a fold by {s.monoid}")
     if s.source.name in structure.pure or structure.columns.get(s.source.name) != s.axis:
         raise UnsupportedError(f"{s.target.name} folds along an axis that is not its columns")
+    for tile in (s.target, s.repair):
+        if tile is not None and structure.columns.get(tile.name) is not None:
+            raise UnsupportedError(f"{tile.name} is not one value a row")
     if s.repair is not None and s.monoid != "sum":
         raise UnsupportedError("a repaired fold that is not a sum")
     for tile in (s.target, s.source):

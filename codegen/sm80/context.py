@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from nautile.codegen.expression import Level, Printer
 from nautile.codegen.memory import Fragment, MemoryProgram
-from nautile.codegen.schedule.affine import coefficient, divisor, offset, strides
+from nautile.codegen.schedule.affine import coefficient, divisor, inside, offset, strides
 from nautile.codegen.tile import Ref
 from nautile.codegen.types import interval
 from nautile.dtypes import DTYPES
@@ -211,11 +211,7 @@ class Context:
         form = offset(load)
         if coefficient(form, axis) != 1 or divisor(form, axis, place.run) != place.run:
             return False
-        inside = all(
-            (b := interval(c)) is not None and b[0] >= 0 and b[1] < n
-            for c, n in zip(load.coordinates, load.buffer.shape, strict=True)
-        )
-        return inside and (axis not in place.ragged or axis.extent % place.run == 0)
+        return inside(load) and (axis not in place.ragged or axis.extent % place.run == 0)
 
     def _from_chunk(self, load: Load, place: Place, printer: Printer) -> str:
         """One element of a run that `place.chunk` reads."""
