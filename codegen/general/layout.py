@@ -27,7 +27,7 @@ from nautile.terms import Axis
 __all__ = ["THREADS", "Layout", "Micro", "fitted"]
 
 THREADS = 256
-_SHARED_LIMIT = 96 * 1024
+_SHARED_LIMIT = 92 * 1024
 _DEPTH = 16
 
 

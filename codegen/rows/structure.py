@@ -7,7 +7,7 @@ then, and stores what is known. Inside a pass a fold may follow the running valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nautile.codegen.tile import (
@@ -24,7 +24,7 @@ from nautile.codegen.tile import (
 )
 from nautile.terms import Axis, Index, Term, transform, walk
 
-__all__ = ["Pass", "RowProgram", "as_rows"]
+__all__ = ["Pass", "RowProgram", "as_rows", "strided"]
 
 
 @dataclass(slots=True)
@@ -82,10 +82,18 @@ def as_rows(program: TileProgram) -> RowProgram | None:
     if not all(a == column or a in rows for t in _tiles(statements) for a in t):
         return None
     reads = {s.target.name: s for s in statements if isinstance(s, Read)}
+    if any(isinstance(s, Fold) for s in statements) and strided(reads.values(), column):
+        return None
     maps = {s.target.name: s for s in statements if isinstance(s, Map)}
     found = RowProgram(program, column, rows, reads, maps, [], [[]])
     _schedule(found)
     return found
+
+
+def strided(reads: Iterable[Read], axis: Axis) -> bool:
+    """Whether memory runs along other axes wherever elements along `axis` are read."""
+    last = [r.coordinates[-1].free for r in reads if axis in r.target.axes]
+    return bool(last) and all(free and axis not in free for free in last)
 
 
 def _tiles(statements: list[Statement]) -> Iterator[tuple[Axis, ...]]:

@@ -211,6 +211,18 @@ def nested(n: int = 12, m: int = 20, k: int = 45) -> Kernel:
     return kernel("nest", [out("y", (i,), term, "f32")], {i: 4, j: 8, d: 16}, (j, d))
 
 
+def columns(n: int = 75, c: int = 40) -> Kernel:
+    """Folds along an axis that memory does not run along."""
+    i, j = ax("n", n), ax("c", c)
+    x = load("x", i, j, dtype="f32")
+    outputs = [
+        out("total", (j,), Reduce("sum", i, x), "f32"),
+        out("place", (j,), Reduce("argmax", i, x), "i32"),
+        out("most", (j,), Reduce("max", i, op("mul", x, load("b", j, dtype="f32"))), "f32"),
+    ]
+    return kernel("columns", outputs, {i: 16, j: 32}, (i,))
+
+
 def causal(t: Term, s: Term) -> Term:
     return op("le", s, t)
 
@@ -261,6 +273,7 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "monoids": arguments,
     "chain": chain,
     "nested": nested,
+    "columns": columns,
 }
 
 
