@@ -14,14 +14,14 @@ import numpy as np
 
 from nautile.dtypes import DTYPES
 from nautile.extract.device import Device
-from nautile.extract.kernel import Part, Prediction
+from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.priced import OVERLAP, RESOURCES
 from nautile.terms import buffers
 
 if TYPE_CHECKING:
     from nautile.extract.candidates import Candidate, Generator
 
-__all__ = ["combined", "side_by_side"]
+__all__ = ["alternatives", "combined", "side_by_side"]
 
 PARTS = 4
 CHOICES = 12
@@ -47,8 +47,25 @@ def side_by_side(a: Candidate, b: Candidate, generator: Generator) -> Candidate 
 Table = Sequence[tuple[Part, Prediction]]
 
 
+def alternatives(
+    kernel: Kernel, device: Device, limit: int = 8, *, numerics: str = "real"
+) -> tuple[tuple[tuple[Part, ...], Prediction], ...]:
+    """Schedules of a kernel's parts that can share its launch, best first, `limit` at most."""
+    from nautile.extract.roofline import schedules
+
+    if len(kernel.parts) == 1:
+        found = schedules(kernel.parts[0].outputs, device, limit, numerics=numerics)
+        return tuple(((part,), prediction) for part, prediction in found)
+    tables = [schedules(p.outputs, device, 8 * limit, numerics=numerics) for p in kernel.parts]
+    return tuple(_common(tables, device)[:limit])
+
+
 def combined(tables: Sequence[Table], device: Device) -> tuple[tuple[Part, ...], Prediction] | None:
     """The best common tiling of several parts, one table of schedules a part."""
+    return next(iter(_common(tables, device)), None)
+
+
+def _common(tables: Sequence[Table], device: Device) -> list[tuple[tuple[Part, ...], Prediction]]:
     by_shape = [_by_shape(table) for table in tables]
     common = [s for s in by_shape[0] if all(s in shapes for shapes in by_shape[1:])]
     options = []
@@ -56,7 +73,7 @@ def combined(tables: Sequence[Table], device: Device) -> tuple[tuple[Part, ...],
         rows = [shapes[shape] for shapes in by_shape]
         parts = tuple(part for part, _ in rows)
         options.append((parts, _launch(parts, [p for _, p in rows], device)))
-    return min(options, key=lambda option: option[1].seconds, default=None)
+    return sorted(options, key=lambda option: option[1].seconds)
 
 
 def _by_shape(table: Table) -> Mapping[tuple[int, ...], tuple[Part, Prediction]]:

@@ -116,7 +116,8 @@ def term_of(node: Node, children: tuple[Term, ...]) -> Term:
         case "cast":
             return Cast(node.payload, children[0])
         case "reduce":
-            return Reduce(*node.payload, children[0])
+            monoid, axis = node.payload
+            return Reduce(monoid, axis, children[0])
         case "running":
             return Running(children[0])
         case "before":

@@ -177,7 +177,7 @@ def choose(result: Optimization) -> None:
 def build(result: Optimization) -> None:
     """Lower and emit each kernel; a schedule that does not lower gives way to the next."""
     assert result.plan is not None
-    result.built = tuple(_first(result, k, _emit) for k in result.plan.kernels)
+    result.built = tuple(_first(result, k, _maker(result)) for k in result.plan.kernels)
     result.plan = replace(result.plan, kernels=tuple(b.kernel for b in result.built))
 
 
@@ -191,20 +191,33 @@ def compile_all(result: Optimization) -> None:
 
 
 def certify(result: Optimization) -> None:
-    """Check the chosen program against the source."""
+    """Check the chosen program against the source.
+
+    Its many products are small: a second BLAS thread only spins (three times the CPU time for a
+    transformer block on two busy cores).
+    """
+    from threadpoolctl import threadpool_limits
+
     from nautile.certificate import certify as check
 
     assert result.plan is not None
     tiles = {b.kernel.name: b.tiles for b in result.built}
-    result.certificate = check(result.program, result.plan, tiles, seed=result.options.seed)
+    with threadpool_limits(limits=1, user_api="blas"):
+        result.certificate = check(result.program, result.plan, tiles, seed=result.options.seed)
 
 
-def _emit(kernel: Kernel) -> Built:
+def _maker(result: Optimization) -> Callable[[Kernel], Built]:
+    """Lowering and emission under the numerics class: `exact` forbids the tensor cores' rounding."""
     from nautile.codegen.emit import emit
     from nautile.codegen.lower import lower
 
-    tiles = tuple(lower(kernel, part) for part in kernel.parts)
-    return Built(kernel, tiles, emit(kernel, tiles))
+    rounding = result.options.numerics != "exact"
+
+    def make(kernel: Kernel) -> Built:
+        tiles = tuple(lower(kernel, part, rounding=rounding) for part in kernel.parts)
+        return Built(kernel, tiles, emit(kernel, tiles))
+
+    return make
 
 
 def _compiled(result: Optimization, built: Built) -> Built:
@@ -214,8 +227,14 @@ def _compiled(result: Optimization, built: Built) -> Built:
     except CompileError as error:
         if error.code != "gate":
             raise
-        rest = lambda kernel: _compile(result, _emit(kernel))  # noqa: E731
-        return _first(result, built.kernel, rest, skip=built.kernel, cause=error)
+        make = _maker(result)
+        return _first(
+            result,
+            built.kernel,
+            lambda kernel: _compile(result, make(kernel)),
+            skip=built.kernel,
+            cause=error,
+        )
 
 
 def _compile(result: Optimization, built: Built) -> Built:
@@ -247,15 +266,15 @@ def _first(
 
 
 def _schedules(result: Optimization, kernel: Kernel) -> Iterator[Kernel]:
-    """The kernel itself, then its parts under their next-best schedules."""
+    """The kernel itself, then the same parts under their next-best common schedules."""
     from nautile import extract
+    from nautile.extract.together import alternatives
 
     yield kernel
-    if len(kernel.parts) == 1:
-        target = extract.device(result.options.target)
-        for part, prediction in extract.schedules(kernel.parts[0].outputs, target):
-            if part != kernel.parts[0]:
-                yield replace(kernel, parts=(part,), prediction=prediction)
+    o = result.options
+    for parts, prediction in alternatives(kernel, extract.device(o.target), numerics=o.numerics):
+        if parts != kernel.parts:
+            yield replace(kernel, parts=parts, prediction=prediction)
 
 
 @contextmanager
