@@ -1,9 +1,9 @@
 """Contractions, recognised by structure: a sum over products of two operands that share the summed
 axes and each have an axis of their own.
 
-`sum[k](a * b)` with a over (i, k) and b over (j, k) is one whatever a and b are; factors that do not
-depend on k leave the sum, the others join the operand that grows least, and `where(p, x, 0)` keeps
-its condition on the operand that has the condition's axes.
+`sum[k](a * b)` with a over (i, k) and b over (j, k) is one whatever a and b are; factors that do
+not depend on k leave the sum, the others join the operand that grows least, and `where(p, x, 0)`
+keeps its condition on the operand that has the condition's axes.
 """
 
 from __future__ import annotations

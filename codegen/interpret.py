@@ -1,7 +1,7 @@
 """Tile programs executed block by block in NumPy, float32 like the GPU's.
 
-It is the meaning of `tile.py` made runnable: a certificate calls `interpret` on sampled blocks, with
-a `fetch` that computes input elements on demand, so that large tensors never exist; a machine
+It is the meaning of `tile.py` made runnable: a certificate calls `interpret` on sampled blocks,
+with a `fetch` that computes input elements on demand, so that large tensors never exist; a machine
 without a GPU runs whole bundles with `run_program`.
 """
 

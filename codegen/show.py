@@ -1,4 +1,4 @@
-"""Tile programs as text, for people: one statement a line, loops indented, tiles with their axes."""
+"""Tile programs as text, for people: a statement a line, loops indented, tiles with their axes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def show_value(term: Term) -> str:
         case Index(axis):
             return str(axis)
         case Const(value):
-            return "-inf" if value == float("-inf") else f"{value:.7g}" if _real(value) else str(value)
+            return (
+                "-inf" if value == float("-inf") else f"{value:.7g}" if _real(value) else str(value)
+            )
         case Cast(dtype, argument):
             return f"{dtype}({show_value(argument)})"
         case Load(buffer, coordinates):

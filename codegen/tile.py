@@ -16,9 +16,10 @@ one statement. A position of an axis is `origin + local`, the origin set by the 
 the enclosing loop (streamed axes) or 0 (resident axes, whose tile covers the extent; the tile may
 be larger than the extent, and the last tile of any axis may be ragged).
 
-- `Read` takes `buffer[coordinates]`; the tile's axes are the coordinates' free axes. Coordinates are
-  terms over Index, Const and Ref (a tile of integers: a gather). An element whose coordinates leave
-  the buffer reads as 0, and so does a position outside an axis' extent.
+- `Read` takes `buffer[coordinates]`; the tile's axes are the coordinates' free axes. Coordinates
+  are terms over Index, Const and Ref (a tile of integers: a gather). An element whose coordinates
+  leave the buffer reads as 0. What a tile holds at a position outside an extent does not matter:
+  folds and contractions do not count it, and it is not stored.
 - `Map` is pointwise: a Term whose leaves are Ref (a tile), Index (the absolute position) and Const.
 - `Fold` reduces `source` along `axis` with a monoid. Inside the Loop over that axis it is carried:
   `target` starts as the monoid's identity where that Loop starts, `before` (if named) is its value
