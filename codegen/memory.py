@@ -269,12 +269,11 @@ class Keep:
 @dataclass(frozen=True, slots=True)
 class Stream:
     """`axes` outermost first; `tiles` their tiles; the bounds belong to the only axis, where given.
-    `counter` names the block counter."""
+    The prologue runs once, before the first block."""
 
     axes: tuple[Axis, ...]
     tiles: tuple[int, ...]
     bounds: Bounds
-    counter: str
     prologue: tuple[Operation, ...]
     body: tuple[Operation, ...]
 
@@ -334,9 +333,6 @@ class MemoryProgram:
     heavy_first: bool = False
     comments: tuple[str, ...] = field(default=())
 
-    def __str__(self) -> str:
-        return "\n".join(_lines(self))
-
 
 def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:
     """Every operation, those inside Streams too."""
@@ -345,64 +341,3 @@ def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:
         if isinstance(op, Stream):
             yield from operations(op.prologue)
             yield from operations(op.body)
-
-
-def _lines(program: MemoryProgram) -> Iterator[str]:
-    g = program.geometry
-    yield (
-        f"memory program {program.name}: {g.warp_rows} x {g.warp_columns} warps over {g.rows}"
-        f" rows of {g.row}; {program.shared_bytes} bytes shared"
-    )
-    for ring in program.rings:
-        yield f"  ring {ring.name}: {ring.stages} x {ring.slot_bytes} bytes at {ring.offset}"
-        for tile in ring.tiles:
-            layout = tile.layout
-            yield (
-                f"    {tile.name}[{tile.outer}, {tile.inner}]: {tile.rows} x {tile.columns}"
-                f" {tile.element} at {tile.offset}, pitch {layout.pitch}, mask {layout.mask},"
-                f" {tile.filled}"
-            )
-    for role in program.roles:
-        yield f"  role {role.name}"
-        yield from _body(role.operations, 2)
-
-
-def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
-    pad = "  " * depth
-    for op in body:
-        if isinstance(op, Stream):
-            yield f"{pad}before blocks of {', '.join(map(str, op.axes))}"
-            yield from _body(op.prologue, depth + 1)
-            yield f"{pad}for each block of {', '.join(map(str, op.axes))}"
-            yield from _body(op.body, depth + 1)
-        else:
-            yield pad + _line(op)
-
-
-def _line(op: Operation) -> str:
-    match op:
-        case Fetch(ring, ahead) | Gather(ring, ahead) | Place(ring, ahead):
-            return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"
-        case Wait(pending):
-            return f"wait until {pending} groups are pending"
-        case Multiply(pairs, left, _, axis, depth, operand, _):
-            into = ", ".join(f"{f.name} += {left.name} x {t.name}" for f, t, _ in pairs)
-            return f"multiply {operand}: {into} over {depth} of {axis}"
-        case Pack(target, source, operand):
-            return f"pack {target.name} <- {source.name} as {operand}"
-        case FoldRow(target, monoid, source, carried, settled):
-            how = ("carried " if carried else "") + ("settled" if settled else "per thread")
-            return f"fold {target.name} <- {monoid} of {source.name}, {how}"
-        case Rescale(targets, factor):
-            return f"rescale {', '.join(t.name for t in targets)} by {factor.name}"
-        case Store(buffer, _, source, staging):
-            return f"store {buffer.name} <- {source.name}{'' if staging is None else ', staged'}"
-        case Keep(target, source):
-            return f"keep {target.name} <- {source.name}"
-        case Pointwise(target, _, whole):
-            return f"pointwise {target.name}{'' if whole is None else ', plain in whole blocks'}"
-        case Clear(target, identity):
-            return f"clear {target.name} to {identity}"
-        case Settle(target, monoid):
-            return f"settle {target.name} by {monoid}"
-    return type(op).__name__.lower()

@@ -36,12 +36,12 @@ from nautile.codegen.memory import (
     Stream,
     Wait,
 )
-from nautile.codegen.schedule.affine import coefficient, divisor, offset
 from nautile.codegen.schedule.place import gathered_words, place
+from nautile.codegen.schedule.registers import gathers, narrowed, reads, reciprocals, writes
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
-from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, Write
-from nautile.codegen.types import carrier, dtype_of
-from nautile.terms import Apply, Axis, Cast, Const, Load, Term, apply, transform, walk
+from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Statement, Tile, Write
+from nautile.codegen.types import carrier
+from nautile.terms import Axis, Cast, Term
 
 __all__ = ["Choices", "plan"]
 
@@ -90,8 +90,8 @@ class _Planner:
     def program(self) -> MemoryProgram:
         source = self.structure.program
         root = _Scope((), None, source.body)
-        self.precise = any(w.buffer.dtype in ("f32", "f64", "tf32") for w in _writes(source.body))
-        self.narrow = _narrow(self.structure)
+        self.precise = any(w.buffer.dtype in ("f32", "f64", "tf32") for w in writes(source.body))
+        self.narrow = narrowed(self.structure)
         self._place(root)
         rings = self._rings(root)
         used = sum(r.stages * r.slot_bytes for r in rings)
@@ -109,7 +109,7 @@ class _Planner:
             tuple(self.fragments.values()),
             (Role("all", tuple(body)),),
             max(used, staging),
-            self._heavy_first(),
+            _heavy_first(self.structure),
         )
 
     # -- placement and rings ------------------------------------------------------------------
@@ -236,7 +236,7 @@ class _Planner:
         return []
 
     def _cast(self, target: Tile, value: Term) -> Term:
-        value = _reciprocals(self.structure.inline(value), self.structure.columns[target.name])
+        value = reciprocals(self.structure.inline(value), self.structure.columns[target.name])
         narrow = carrier(target.dtype) != target.dtype
         return Cast(target.dtype, value) if narrow else value
 
@@ -259,7 +259,7 @@ class _Planner:
     def _read_inside(self, scope: _Scope, s: Fold) -> bool:
         """Whether the loop that carries the fold reads its running value."""
         names = {s.target.name} | ({s.before.name} if s.before else set())
-        return any(_reads(other) & names for other in statements(scope.body) if other is not s)
+        return any(reads(other) & names for other in statements(scope.body) if other is not s)
 
     def _multiply(self, scope: _Scope, group: list[Mma]) -> list[Operation]:
         if not group:
@@ -325,16 +325,12 @@ class _Planner:
         elif any(s.ring for s in _outer(scope)):
             prologue += [Commit(), Wait(0), Barrier()]
         tiles = tuple(self.structure.program.tiles[a] for a in scope.axes)
-        counter = "b_" + "_".join(str(self._number(a)) for a in scope.axes)
-        ops.append(Stream(scope.axes, tiles, scope.bounds, counter, tuple(prologue), tuple(body)))
+        ops.append(Stream(scope.axes, tiles, scope.bounds, tuple(prologue), tuple(body)))
         return ops + [
             Settle(op.target, op.monoid)
             for op in body
             if isinstance(op, FoldRow) and op.carried and not op.settled
         ]
-
-    def _number(self, axis: Axis) -> int:
-        return list(self.structure.program.tiles).index(axis)
 
     def _carried(self, scope: _Scope) -> Iterable[tuple[Fragment, float]]:
         """What starts at its identity where this nest starts."""
@@ -374,7 +370,7 @@ class _Planner:
         """Two-byte outputs go through shared memory once the rings have been read."""
         free = False
         for op in body:
-            if isinstance(op, Store) and _gathers(op, self.choices.geometry.warp_columns):
+            if isinstance(op, Store) and gathers(op, self.choices.geometry.warp_columns):
                 if not free:
                     yield Wait(0)
                     yield Barrier()
@@ -384,36 +380,11 @@ class _Planner:
                 free = False
             yield op
 
-    def _heavy_first(self) -> bool:
-        loops = [s for s in statements(self.structure.program.body) if isinstance(s, Loop)]
-        stops = [s.bounds.stop for s in loops if s.bounds.stop is not None]
-        return any(self.structure.row in t.free for t in stops)
 
-
-def _gathers(op: Store, warp_columns: int) -> bool:
-    """Whether a two-byte output's rows can leave shared memory in aligned pieces of 16 bytes."""
-    column = op.source.column
-    if column is None or op.buffer.dtype not in ("bf16", "f16"):
-        return False
-    form = offset(Load(op.buffer, op.coordinates))
-    return (
-        coefficient(form, column) == 1
-        and divisor(form, column, 8) == 8
-        and column.extent % 8 == 0
-        and op.source.columns // warp_columns % 8 == 0
-    )
-
-
-def _early(body: list[Operation]) -> list[Operation]:
-    """Rescaling moved to where its factor is known, so that the factor does not stay alive."""
-    moved: list[Operation] = []
-    for op in body:
-        if isinstance(op, Rescale):
-            made = [i for i, o in enumerate(moved) if getattr(o, "target", None) == op.factor]
-            moved.insert(made[-1] + 1 if made else len(moved), op)
-        else:
-            moved.append(op)
-    return moved
+def _heavy_first(structure: Structure) -> bool:
+    """Whether later row tiles have more blocks to stream."""
+    loops = [s for s in statements(structure.program.body) if isinstance(s, Loop)]
+    return any(s.bounds.stop is not None and structure.row in s.bounds.stop.free for s in loops)
 
 
 def _outer(scope: _Scope) -> Iterable[_Scope]:
@@ -432,52 +403,3 @@ def _ring(name: str, scope: _Scope, stages: int, offset: int) -> Ring:
         tiles.append(replace(tile, offset=at))
         at += -(-tile.bytes // 128) * 128
     return Ring(name, stages, tuple(tiles), at, offset)
-
-
-def _reciprocals(value: Term, column: Axis | None) -> Term:
-    """Quotients by a value of the row become products with its reciprocal, taken once a row."""
-
-    def step(t: Term) -> Term:
-        match t:
-            case Apply("div", (a, b)) if column in a.free and column not in b.free:
-                if not isinstance(b, Const) and dtype_of(t) == "f32":
-                    return apply("mul", a, apply("div", Const(1.0), b))
-        return t
-
-    return value if column is None else transform(value, step)
-
-
-def _writes(body: tuple[Statement, ...]) -> list[Write]:
-    return [s for s in statements(body) if isinstance(s, Write)]
-
-
-def _narrow(structure: Structure) -> frozenset[str]:
-    """The values from which computed operands of 16 bits or fewer, or their repairs, are made."""
-    found = list(statements(structure.program.body))
-    made = {s.target.name: s for s in found if isinstance(s, (Map, Fold))}
-    pending: list[str] = []
-    for c in structure.contractions.values():
-        if c.left.name not in structure.pure and c.operand != "tf32":
-            pending += [c.left.name]
-            pending += [c.statement.repair.name] if c.statement.repair else []
-    result: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name not in result and name in made:
-            result.add(name)
-            pending += _reads(made[name])
-    return frozenset(result)
-
-
-def _reads(s: Statement) -> set[str]:
-    """Names of the tiles that a statement reads."""
-    match s:
-        case Map(_, value):
-            return {t.tile.name for t in walk(value) if isinstance(t, Ref)}
-        case Fold():
-            return {s.source.name} | ({s.repair.name} if s.repair else set())
-        case Mma():
-            return {s.left.name, s.right.name} | ({s.repair.name} if s.repair else set())
-        case Write():
-            return {s.source.name}
-    return set()

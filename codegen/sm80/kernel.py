@@ -30,6 +30,7 @@ from nautile.codegen.memory import (
     Wait,
     operations,
 )
+from nautile.codegen.schedule.text import show_memory
 from nautile.codegen.sm80 import copies, elements
 from nautile.codegen.sm80.context import STORED, Context, safe
 from nautile.codegen.sm80.multiply import multiply
@@ -59,7 +60,7 @@ def print_kernel(program: MemoryProgram) -> CudaKernel:
     _body(ctx, program.roles[0].operations, None)
     ctx.emit("}")
     text = "\n".join(_pruned(ctx.lines)) + "\n"
-    notes = "".join(f"// {line}\n" for line in str(program).splitlines())
+    notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
     full = inline(f"{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh")
     blocks = prod(-(-a.extent // t) for a, t in program.grid)
     names = tuple(b.name for b in (*reads, *writes))

@@ -23,6 +23,7 @@ from nautile.codegen.memory import (
     operations,
 )
 from nautile.codegen.schedule.factor import factor
+from nautile.codegen.schedule.text import show_memory
 from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.emit import applies, emit_mma, emit_variants, memory_program
 from nautile.codegen.sm80.limits import (
@@ -138,7 +139,7 @@ def test_layouts_spread_eight_rows_over_all_banks(row_bytes: int) -> None:
 
 
 def test_the_printed_program_names_its_operations() -> None:
-    text = str(memory_program(CHAIN))
+    text = show_memory(memory_program(CHAIN))
     for part in ("ring r1: 2 x", "rescale o by r", "pack p_bf16", "settle l by sum", "staged"):
         assert part in text
 
