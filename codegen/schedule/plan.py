@@ -97,13 +97,12 @@ class _Planner:
         used = sum(r.stages * r.slot_bytes for r in rings)
         body = self._fill(root.ring) if root.ring else []
         body += self._body(root)
-        staging = self._staging(used)
-        body = list(self._staged(body, staging))
-        grid = tuple((a, source.tiles[a]) for a in source.grid)
+        staging = self._staging()
+        body = list(self._staged(body))
         return MemoryProgram(
             source.name,
             self.choices.geometry,
-            grid,
+            tuple((a, source.tiles[a]) for a in source.grid),
             tuple(source.tiles.items()),
             rings,
             tuple(self.fragments.values()),
@@ -196,7 +195,7 @@ class _Planner:
     def _body(self, scope: _Scope) -> list[Operation]:
         body: list[Operation] = []
         pending: list[Mma] = []
-        if scope.parent is None and scope.ring and self._direct(scope):
+        if scope.parent is None and scope.ring and any(isinstance(s, Mma) for s in scope.body):
             body += [Commit(), Wait(0), Barrier()]
         for statement in scope.body:
             if isinstance(statement, Mma):
@@ -210,9 +209,6 @@ class _Planner:
                 pending = []
             body += self._statement(scope, statement)
         return body + self._multiply(scope, pending)
-
-    def _direct(self, scope: _Scope) -> bool:
-        return any(isinstance(s, Mma) for s in scope.body)
 
     def _is_pure(self, statement: Statement) -> bool:
         return isinstance(statement, (Map, Read)) and statement.target.name in self.structure.pure
@@ -360,13 +356,13 @@ class _Planner:
             Store(s.buffer, coordinates, target),
         ]
 
-    def _staging(self, used: int) -> int:
+    def _staging(self) -> int:
         """Bytes to gather 16 rows of every warp's widest 16-bit output."""
         g = self.choices.geometry
         widths = [f.columns // g.warp_columns for f in self.fragments.values() if f.column]
         return g.warp_rows * g.warp_columns * 16 * (max(widths, default=0) * 2 + 16)
 
-    def _staged(self, body: list[Operation], staging: int) -> Iterable[Operation]:
+    def _staged(self, body: list[Operation]) -> Iterable[Operation]:
         """Two-byte outputs go through shared memory once the rings have been read."""
         free = False
         for op in body:

@@ -15,7 +15,6 @@ from nautile.codegen.sm80.kernel import print_kernel
 from nautile.codegen.sm80.limits import (
     MAX_WARPS,
     Options,
-    chain_registers,
     chain_warps,
     contraction_warps,
 )
@@ -125,12 +124,3 @@ def _packed(structure: Structure) -> Iterator[int]:
     for c in structure.contractions.values():
         if c.left.name not in structure.pure:
             yield structure.width(c.axis)
-
-
-def registers(program: TileProgram) -> int:
-    """Registers of a thread for accumulators and packed operands; LoweringError if unsupported."""
-    memory = memory_program(program)
-    structure = analyse(program)
-    widths = [structure.width(c.column) for c in structure.contractions.values()]
-    g = memory.geometry
-    return chain_registers(g.thread_rows, widths, list(_packed(structure))) // g.warp_columns
