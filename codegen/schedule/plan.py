@@ -95,8 +95,7 @@ class _Planner:
         self._place(root)
         rings = self._rings(root)
         used = sum(r.stages * r.slot_bytes for r in rings)
-        body = self._fill(root.ring) if root.ring else []
-        body += self._body(root)
+        body = (self._fill(root.ring) if root.ring else []) + self._body(root)
         staging = self._staging()
         body = list(self._staged(body))
         return MemoryProgram(
