@@ -7,7 +7,8 @@ result = nautile.optimize(open("attention.nau").read())
 print(result.as_text())
 ```
 
-Names load on first use, so that the run-time launcher (`nautile.runtime`) needs numpy and cupy alone.
+Names load on first use, so that the run-time launcher (`nautile.runtime`) needs numpy and cupy
+alone.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class InputError(NautileError):
 
 
 class SourceError(InputError):
-    """An error at a place in a source file; `line` and `column` count from 1. `text` quotes the line,
+    """An error at a place in a source file; `line` and `column` count from 1. `text` quotes it,
     or the part of a long one that holds the place; `caret` is the place's offset in it."""
 
     default_code = "source"

@@ -44,9 +44,10 @@ def _table() -> dict[str, Operation]:
         ("pow", 2, "float", "**", 8),
     ]
     same = [("abs", 1), ("sign", 1), ("max", 2), ("min", 2)]
-    unary_floats = (
-        "exp exp2 log log2 sqrt rsqrt tanh erf sigmoid sin cos floor round".split()
-    )
+    unary_floats = [
+        "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "sin", "cos",
+        "floor", "round",
+    ]  # fmt: skip
     rows = [Operation(*row) for row in infix]
     rows += [Operation(name, arity, "same") for name, arity in same]
     rows += [Operation(name, 1, "float") for name in unary_floats]

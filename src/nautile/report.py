@@ -34,9 +34,20 @@ def as_dict(result: Optimization) -> dict[str, Any]:
 def failure(program: Program | None, source: str, error: NautileError) -> dict[str, Any]:
     """The object of an input that could not be optimized."""
     name = program.name if program else None
-    head = {"program": name, "source": source, "key": None, "target": None, "numerics": None}
-    return head | {"status": "error", "error": error.as_dict(), "saturation": None,
-                   "baseline": None, "chosen": None, "certificate": None, "timings": {}}  # fmt: skip
+    return {
+        "program": name,
+        "source": source,
+        "key": None,
+        "target": None,
+        "numerics": None,
+        "status": "error",
+        "error": error.as_dict(),
+        "saturation": None,
+        "baseline": None,
+        "chosen": None,
+        "certificate": None,
+        "timings": {},
+    }
 
 
 def plan_dict(plan: Plan) -> dict[str, Any]:
@@ -52,7 +63,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
 
 
 def kernel_dict(kernel: Kernel) -> dict[str, Any]:
-    """One kernel's figures: predicted work and traffic, tiles by axis name, streamed axes, rules."""
+    """One kernel's figures: predicted work and traffic, tiles by axis, streamed axes, rules."""
     p = kernel.prediction
     tiles = {a.name: t for part in kernel.parts for a, t in part.tiles.items()}
     streams = dict.fromkeys(a.name for part in kernel.parts for a in part.streams)

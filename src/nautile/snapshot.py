@@ -5,7 +5,8 @@ nodes of a class are sorted, so that equal inputs give equal snapshots byte for 
 
 ```
 Node ::= ("const", value)                    ("index", axis)          ("load", Load term)
-       | ("apply", operation) children       ("cast", dtype) child    ("reduce", (monoid, axis)) child
+       | ("apply", operation) children       ("cast", dtype) child
+       | ("reduce", (monoid, axis)) child
        | ("running", axis) child             ("before", axis) child   the child is the reduction
        | ("online", axis) (repair, body)
 ```

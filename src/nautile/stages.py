@@ -207,7 +207,7 @@ def certify(result: Optimization) -> None:
 
 
 def _maker(result: Optimization) -> Callable[[Kernel], Built]:
-    """Lowering and emission under the numerics class: `exact` forbids the tensor cores' rounding."""
+    """Lowering and emission under the numerics class: `exact` forbids rounding of operands."""
     from nautile.codegen.emit import emit
     from nautile.codegen.lower import lower
 

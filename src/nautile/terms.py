@@ -9,10 +9,10 @@ Term ::= Const(value)                     a number, or a truth value
        | Apply(operation, arguments)      a scalar operation (see operations.py)
        | Cast(dtype, argument)            a rounding to an element type that no rule may drop
        | Reduce(monoid, axis, body)       sum prod max min any all argmax argmin over an axis
-       | Running(reduction)               the reduction's value over positions 0..j of its own axis j
+       | Running(reduction)               the reduction's value over positions 0..j of its axis j
        | Before(reduction)                the same over 0..j-1 (the monoid's identity at j = 0)
        | Online(axis, repair, body)       a sum over the axis whose terms follow running values:
-                                          s <- (0 if repair = 0 else s * repair) + body, j = 0, 1, ..
+                                          s <- (0 if repair = 0 else s * repair) + body, in order
 ```
 
 `Running(r)` and `Before(r)` have r's axis free. In `Online(axis, repair, body)`, `repair` holds
@@ -245,8 +245,8 @@ class Online(Term):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`name[axes] = body` of one source line; other definitions are read through Load. `dtype` is the
-    type that the body carries: f32, or f64, i32, i64, bool."""
+    """`name[axes] = body` of one source line; other definitions are read through Load.
+    `dtype` is the type that the body carries: f32, or f64, i32, i64, bool."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -353,7 +353,7 @@ def apply(operation: str, *arguments: Term) -> Apply:
 
 
 def reduce_(monoid: str, axis: Axis, body: Term) -> Reduce:
-    """`Reduce` with its binder renamed to the smallest number of its family not free in the body."""
+    """`Reduce`, its binder renamed to the smallest number of its family not free in the body."""
     taken = {a.number for a in body.free if a.family == axis.family and a != axis}
     number = next(n for n in range(len(taken) + 1) if n not in taken)
     target = Axis(axis.family, number, axis.extent)

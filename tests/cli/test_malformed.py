@@ -24,7 +24,8 @@ CASES = {
     "zero size": (GOOD.replace("N=8", "N=0"), "N"),
     "negative size": (GOOD.replace("N=8", "N=-3"), "N"),
     "size mismatch": (
-        "def f(x: f32[N], y: f32[M], *, N=4, M=5) -> f32[N]:\n    z[i] = x[i] + y[i]\n    return z\n",
+        "def f(x: f32[N], y: f32[M], *, N=4, M=5) -> f32[N]:\n"
+        "    z[i] = x[i] + y[i]\n    return z\n",
         "y",
     ),
     "nested parentheses": (GOOD.replace("2", "(" * 100_000 + "2" + ")" * 100_000), "nest"),
@@ -52,9 +53,7 @@ def test_malformed_text(
 
 
 @pytest.mark.parametrize("content", [b"\x7fELF\x00\x01\xff\xfe", b"\xff\xfe\xfa", b"a\x00b"])
-def test_binary_file(
-    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_binary_file(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.nau"
     path.write_bytes(content)
     assert main(["optimize", str(path)]) == 2

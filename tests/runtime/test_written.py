@@ -20,8 +20,8 @@ from nautile.errors import BundleError
 from nautile.extract.kernel import Kernel, Part, Plan, Prediction
 from nautile.inline import inline_outputs
 from nautile.judge import from_json
-from nautile.stages import Options
 from nautile.runtime import Bundle
+from nautile.stages import Options
 
 TEXT = """
 def biased(x: bf16[M, N], c: f32 = 0.25, *, M=9, N=50) -> f32[M, N]:
