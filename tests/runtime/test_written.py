@@ -16,6 +16,7 @@ from nautile import lang, samples
 from nautile.bundle import load_bundle, write_bundle
 from nautile.certificate import Certificate, Check
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import TileProgram
 from nautile.errors import BundleError
 from nautile.extract.kernel import Kernel, Part, Plan, Prediction
 from nautile.inline import inline_outputs
@@ -35,6 +36,7 @@ COST = Prediction(1e-6, "dram", 1, 1, 0, 0, 0, 0, 0, 1)
 class Launchable:
     cuda: CudaKernel
     compiled: dict[str, Any]
+    tiles: tuple[TileProgram, ...] = ()
 
 
 @dataclass

@@ -9,11 +9,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from nautile import __version__, terms
+from nautile.bundle.heading import heading
 from nautile.bundle.manifest import (
     MANIFEST,
     Buffer,
@@ -27,6 +28,7 @@ from nautile.bundle.manifest import (
 from nautile.bundle.read import digest_of
 from nautile.codegen.compile import Compiled
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import TileProgram
 from nautile.errors import BundleError
 
 __all__ = ["Entry", "entry_of", "write_bundle", "write_entries"]
@@ -53,6 +55,8 @@ class Entry:
 
 
 class _Built(Protocol):
+    @property
+    def tiles(self) -> Sequence[TileProgram]: ...
     @property
     def cuda(self) -> CudaKernel: ...
     @property
@@ -104,12 +108,18 @@ def entry_of(result: _Result) -> Entry:
         inputs=program.inputs,
         outputs=tuple(o.buffer for o in program.outputs),
         intermediates=tuple(plan.intermediates),
-        kernels=tuple((b.cuda, b.compiled) for b in result.built),
+        kernels=tuple((_headed(b, program), b.compiled) for b in result.built),
         certificate={} if result.certificate is None else result.certificate.as_dict(),
         expected=reference,
         kinds=reference["cases"][0]["kinds"],
         defaults=program.defaults,
     )
+
+
+def _headed(built: _Built, program: terms.Program) -> CudaKernel:
+    """The CUDA with the comment that tells its launch, its tile programs and its source."""
+    text = heading(built.cuda, built.tiles, program) + built.cuda.text
+    return replace(built.cuda, text=text)
 
 
 def write_entries(folder: Path | str, entries: Sequence[Entry], *, target: str) -> Path:
@@ -154,12 +164,7 @@ class _Files:
 
 
 def _part(entry: Entry, files: _Files) -> tuple[Program, list[Buffer], list[Launch]]:
-    roles = {"input": entry.inputs, "output": entry.outputs, "intermediate": entry.intermediates}
-    buffers = [
-        Buffer(entry.name, b.name, b.shape, b.dtype, role)
-        for role, row in roles.items()
-        for b in row
-    ]
+    buffers = [Buffer(entry.name, b.name, b.shape, b.dtype, role) for role, b in _roles(entry)]
     launches = [_launch(entry.name, kernel, made, files) for kernel, made in entry.kernels]
     expected = entry.expected and files.add(f"{entry.name}.expected.json", _dump(entry.expected))
     head = Program(entry.name, entry.key, dict(entry.kinds), dict(entry.defaults), expected or None)
