@@ -8,35 +8,71 @@ of the blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from nautile.codegen.general import emit_general
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.rows import as_rows, emit_rows
-from nautile.codegen.sm80.emit import emit_mma
+from nautile.codegen.sm80.emit import emit_mma, emit_variants
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Mma, TileProgram, Write, walk_statements
 from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
 
-__all__ = ["emit", "emit_program"]
+__all__ = ["alternatives", "emit", "emit_program"]
 
+_SCHEDULES = 3  # alternatives that are tried, at most
 _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 
 def emit(kernel: Kernel, tiles: Sequence[TileProgram]) -> CudaKernel:
     """One kernel for the tile programs of its parts; raises LoweringError where a block cannot fit
     a multiprocessor."""
-    made = [emit_program(program) for program in tiles]
+    return _launch(kernel, [emit_program(program) for program in tiles])
+
+
+def alternatives(kernel: Kernel, tiles: Sequence[TileProgram]) -> Iterator[CudaKernel]:
+    """Other CUDA for the same tiles, the fastest first: what to try when a compiler's gate refuses
+    `emit`'s. Every one takes fewer registers a thread, or lets the compiler give it more."""
+    for number in range(_SCHEDULES):
+        made = [next(islice(_schedules(program), number, None), None) for program in tiles]
+        if any(made):
+            yield _launch(
+                kernel,
+                [
+                    other or emit_program(program)
+                    for other, program in zip(made, tiles, strict=True)
+                ],
+            )
+
+
+def _launch(kernel: Kernel, made: Sequence[CudaKernel]) -> CudaKernel:
     return made[0] if len(made) == 1 else _side_by_side(kernel.name, made)
+
+
+def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
+    """Other schedules of one program: those of the tensor cores' path; elsewhere, one that demands
+    no number of blocks on a multiprocessor."""
+    if _multiplies(program):
+        try:
+            yield from islice(emit_variants(program), 1, None)
+            return
+        except LoweringError:
+            pass  # the general emitter's program
+    made = emit_program(program)
+    text = re.sub(r"__launch_bounds__\((\d+), \d+\)", r"__launch_bounds__(\1)", made.text)
+    if text != made.text:
+        yield replace(made, text=text)
 
 
 def emit_program(program: TileProgram) -> CudaKernel:
     """The kernel of one tile program."""
     statements = list(walk_statements(program.body))
-    if any(isinstance(s, Mma) and s.operand in _TENSOR for s in statements):
+    if _multiplies(program):
         try:
             return emit_mma(program)
         except LoweringError:
@@ -46,6 +82,12 @@ def emit_program(program: TileProgram) -> CudaKernel:
     if rows is not None:
         return emit_rows(rows, program.name, precise)
     return emit_general(program, program.name, precise)
+
+
+def _multiplies(program: TileProgram) -> bool:
+    """Whether the tensor cores have something to do."""
+    found = walk_statements(program.body)
+    return any(isinstance(s, Mma) and s.operand in _TENSOR for s in found)
 
 
 def _precise(dtype: str) -> bool:

@@ -46,15 +46,24 @@ def emit_mma(program: TileProgram, options: Options | None = None) -> CudaKernel
 
 def emit_variants(program: TileProgram, options: Options | None = None) -> Iterator[CudaKernel]:
     """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
-    in how far ahead fragments are loaded, then in the warps that share the rows."""
+    in how far ahead fragments are loaded, then in the warps that share the rows (a chain's) or the
+    block (a contraction's)."""
     options = options or Options()
     yield emit_mma(program, options)
     yield emit_mma(program, replace(options, prefetch="fragment"))
     geometry = memory_program(program, options).geometry
-    if geometry.warp_columns == 1 and geometry.thread_rows % 2 == 0:
-        warps = geometry.warp_rows * 2
-        if warps <= MAX_WARPS:
-            yield emit_mma(program, replace(options, warp_rows=warps))
+    warps = geometry.warp_rows * geometry.warp_columns * 2
+    if warps > MAX_WARPS:
+        return
+    for wider in (
+        replace(options, warp_rows=geometry.warp_rows * 2, warp_columns=geometry.warp_columns),
+        replace(options, warp_rows=geometry.warp_rows, warp_columns=geometry.warp_columns * 2),
+    ):
+        try:
+            yield emit_mma(program, wider)
+            return
+        except LoweringError:
+            continue
 
 
 def memory_program(program: TileProgram, options: Options | None = None) -> MemoryProgram:

@@ -221,27 +221,53 @@ def _maker(result: Optimization) -> Callable[[Kernel], Built]:
 
 
 def _compiled(result: Optimization, built: Built) -> Built:
-    """`built` with cubins, or the first alternative schedule that the gate accepts."""
+    """`built` with cubins: its CUDA, else other CUDA for the tiles, else other tiles; the first
+    that the gate accepts for every architecture."""
+    make = _maker(result)
+
+    def accepted(candidate: Built) -> Built:
+        from nautile.codegen.emit import alternatives
+
+        try:
+            return _compile(result, candidate)
+        except CompileError as error:
+            if error.code != "gate":
+                raise
+            refusal = error
+        for cuda in alternatives(candidate.kernel, candidate.tiles):
+            try:
+                return _compile(result, replace(candidate, cuda=cuda))
+            except CompileError as error:
+                if error.code != "gate":
+                    raise
+        raise refusal
+
     try:
-        return _compile(result, built)
+        return accepted(built)
     except CompileError as error:
         if error.code != "gate":
             raise
-        make = _maker(result)
         return _first(
             result,
             built.kernel,
-            lambda kernel: _compile(result, make(kernel)),
+            lambda kernel: accepted(make(kernel)),
             skip=built.kernel,
             cause=error,
         )
 
 
 def _compile(result: Optimization, built: Built) -> Built:
-    from nautile.codegen.compile import architecture_of, compile_kernel
+    from nautile.codegen.compile import compile_many
 
-    wanted = result.options.architectures or (architecture_of(result.options.target),)
-    return replace(built, compiled={a: compile_kernel(built.cuda, a) for a in wanted})
+    (compiled,) = compile_many([built.cuda], architectures(result.options))
+    return replace(built, compiled=compiled)
+
+
+def architectures(options: Options) -> tuple[str, ...]:
+    """What is compiled for: the architectures asked for, or else the target's own."""
+    from nautile.codegen.compile import architecture_of
+
+    return options.architectures or (architecture_of(options.target),)
 
 
 def _first(
