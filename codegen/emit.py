@@ -55,8 +55,8 @@ def _launch(kernel: Kernel, made: Sequence[CudaKernel]) -> CudaKernel:
 
 
 def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
-    """Other schedules of one program: those of the tensor cores' path; elsewhere, one that demands
-    no number of blocks on a multiprocessor."""
+    """Other schedules of one program: those of the tensor cores' path; elsewhere, one that wants
+    one block on a multiprocessor (without a number the compiler may spill to fit more)."""
     if _multiplies(program):
         try:
             yield from islice(emit_variants(program), 1, None)
@@ -64,7 +64,7 @@ def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
         except LoweringError:
             pass  # the general emitter's program
     made = emit_program(program)
-    text = re.sub(r"__launch_bounds__\((\d+), \d+\)", r"__launch_bounds__(\1)", made.text)
+    text = re.sub(r"__launch_bounds__\((\d+)(, \d+)?\)", r"__launch_bounds__(\1, 1)", made.text)
     if text != made.text:
         yield replace(made, text=text)
 
