@@ -101,10 +101,14 @@ class _Draw:
         """64 random bits for each element: the SplitMix64 finaliser (Steele, Lea, Flood 2014)."""
         start = np.uint64((self.key + lane * 0xD1342543DE82EF95) % 2**64)
         index = self.index if index is None else index
-        x = self.xp.atleast_1d(index).astype(np.uint64) * _STEP + start
-        x = (x ^ (x >> np.uint64(30))) * _MIX[0]
-        x = (x ^ (x >> np.uint64(27))) * _MIX[1]
-        return (x ^ (x >> np.uint64(31))).reshape(self.index.shape)
+        x = self.xp.atleast_1d(index).astype(np.uint64)
+        x *= _STEP
+        x += start
+        for shift, factor in zip((30, 27), _MIX, strict=True):
+            x ^= x >> np.uint64(shift)
+            x *= factor
+        x ^= x >> np.uint64(31)
+        return x.reshape(self.index.shape)
 
     def uniform(self, lane: int = 0) -> Array:
         """53 random bits in [0, 1)."""
@@ -113,14 +117,26 @@ class _Draw:
     def normal(self, index: Array | None = None) -> Array:
         """The sum of eight 16-bit uniforms, centred and scaled to deviation 1. The halves of 32-bit
         lanes are added side by side, which gives the same whole number in fewer steps."""
-        first, second = self.bits(0, index), self.bits(1, index)
-        lanes = (first & _LANES) + ((first >> _HALF) & _LANES)
-        lanes = lanes + (second & _LANES) + ((second >> _HALF) & _LANES)
-        total = (lanes & np.uint64(0xFFFFFFFF)) + (lanes >> np.uint64(32))
-        return (total.astype(np.float64) - 4.0 * 65535.0) / _DEVIATION
+        lanes = _halves(self.bits(0, index))
+        lanes += _halves(self.bits(1, index))
+        total = lanes & np.uint64(0xFFFFFFFF)
+        total += lanes >> np.uint64(32)
+        x = total.astype(np.float64)
+        x -= 4.0 * 65535.0
+        x /= _DEVIATION
+        return x
 
     def sign(self) -> Array:
         return (self.bits(2) >> np.uint64(63)).astype(np.float64) * 2.0 - 1.0
+
+
+def _halves(bits: Array) -> Array:
+    """The even and odd 16-bit pieces of each number, added side by side in two 32-bit lanes."""
+    low = bits & _LANES
+    bits >>= _HALF
+    bits &= _LANES
+    low += bits
+    return low
 
 
 def _spread(draw: _Draw, scale: float = 1.0) -> Array:

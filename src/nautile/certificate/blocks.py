@@ -19,7 +19,6 @@ from nautile.certificate.meaning import LONGEST_LOOK_UP, affordable, positions_f
 from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, fitted, spread_within
 from nautile.certificate.subject import Subject, Target
-from nautile.certificate.work import work_of
 from nautile.codegen.interpret import Written, block_count, interpret
 from nautile.codegen.tile import Loop, Mma, Statement, TileProgram
 from nautile.extract.kernel import Kernel, Part
@@ -27,6 +26,7 @@ from nautile.judge import Verdict, judge
 from nautile.oracle import evaluate
 from nautile.oracle.programs import stored
 from nautile.oracle.scope import BUDGET
+from nautile.oracle.work import work_of
 from nautile.terms import Online, Output, Reduce, walk
 
 __all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
@@ -36,7 +36,6 @@ Tiles = Mapping[str, Sequence[TileProgram]]
 _CASES = (("ordinary", 2), ("large", 1))
 _SAMPLES = 4096
 _LOADS = 1 << 21
-_WIDEN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def _check_case(
     rng = np.random.default_rng([subject.seed, *case.encode(), *program.name.encode()])
     drawn = subject.drawn(case)
     for block in _sample_blocks(block_count(program), count, rng):
-        fetch = subject.chosen.fetch(drawn, "f64", widen=_WIDEN)
+        fetch = subject.chosen.fetch(drawn, "f64")
         pieces = list(interpret(program, fetch, [block]))
         for output in part.outputs:
             target = next(t for t in subject.targets if t.output == output)

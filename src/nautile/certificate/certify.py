@@ -11,10 +11,10 @@ from nautile.certificate.blocks import check_blocks, check_operands, naive_and_r
 from nautile.certificate.meaning import check_meaning, positions_for
 from nautile.certificate.model import Certificate, Check
 from nautile.certificate.subject import Subject, Target, subject_of
-from nautile.certificate.work import work_of
 from nautile.codegen.tile import TileProgram
 from nautile.extract.kernel import Plan
 from nautile.judge import to_json
+from nautile.oracle.work import work_of
 from nautile.terms import Output, Program, buffers
 
 __all__ = ["certify", "expected"]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nautile import samples
 from nautile.dtypes import DTYPES, round_to
+from nautile.oracle import Answers, Fetch
 from nautile.oracle.grid import Question
 from nautile.terms import Buffer
 
@@ -18,16 +19,21 @@ __all__ = ["Array", "Drawn"]
 
 Array = npt.NDArray[Any]
 _KEPT = 1 << 23
+_AT_ONCE = 1 << 14
+"""Elements drawn together: their temporaries stay in a cache (15 times faster than 2**20)."""
 
 
 @dataclass(slots=True)
 class Drawn:
     """A fetch of sampled tensors, the same elements that samples.py gives on any machine. `kinds`
     says how each is drawn; elements are rounded to the type that the load names, and come in
-    float64, int64 or bool."""
+    float64, int64 or bool. `fetches` are those of definitions that read these tensors, by what they
+    depend on, and `answers` is what they computed."""
 
     seed: int
     kinds: Mapping[str, str]
+    answers: Answers = field(default_factory=Answers)
+    fetches: dict[Any, Fetch] = field(default_factory=dict)
     kept: dict[Any, Array] = field(default_factory=dict)
     held: int = 0
 
@@ -39,14 +45,24 @@ class Drawn:
 
     def _block(self, buffer: Buffer, question: Question) -> Array:
         """The elements of the question's grid, kept for the next question."""
-        key = (buffer.name, buffer.dtype, *question.key)
+        key = (buffer.name, buffer.dtype, *(a.tobytes() for a in question.at))
         if key not in self.kept:
-            block = self._draw(buffer, _flat(buffer.shape, question.at))
+            block = self._grid(buffer, question.at)
             while self.kept and self.held + block.size > _KEPT:
                 self.held -= self.kept.pop(next(iter(self.kept))).size
             self.kept[key] = block
             self.held += block.size
         return self.kept[key]
+
+    def _grid(self, buffer: Buffer, at: tuple[Array, ...]) -> Array:
+        """The elements of a grid of positions, drawn in pieces."""
+        rows = _flat(buffer.shape[:-1], at[:-1]).reshape(-1, 1) * buffer.shape[-1]
+        step = max(1, _AT_ONCE // max(1, at[-1].size))
+        drawn = [
+            self._draw(buffer, rows[start : start + step] + at[-1])
+            for start in range(0, max(1, len(rows)), step)
+        ]
+        return np.concatenate(drawn).reshape([a.size for a in at])
 
     def _draw(self, buffer: Buffer, flat: Array) -> Array:
         drawn = samples.values(self.kinds[buffer.name], self.seed, buffer.name, flat)

@@ -20,9 +20,9 @@ from nautile.certificate.places import Grid, places
 from nautile.certificate.recipes import CASES
 from nautile.certificate.shorten import shortened
 from nautile.certificate.subject import Subject, Target
-from nautile.certificate.work import work_of
 from nautile.judge import MOST
 from nautile.oracle import evaluate
+from nautile.oracle.work import work_of
 from nautile.terms import Axis, Term
 
 __all__ = [

@@ -17,12 +17,15 @@ from nautile.certificate.recipes import is_positive, recipes
 from nautile.dtypes import is_float
 from nautile.extract.kernel import Plan
 from nautile.inline import Definitions
-from nautile.oracle import Fetch, lazy
+from nautile.oracle import Answers, Fetch, lazy
 from nautile.oracle.scope import BUDGET
-from nautile.terms import Axis, Buffer, Cast, Definition, Output, Program, Term, buffers
+from nautile.terms import Axis, Buffer, Cast, Definition, Output, Program, Term, buffers, walk
 from nautile.types import type_of
 
 __all__ = ["Side", "Subject", "Target", "stored_term", "subject_of"]
+
+_WIDEN = 1 << 20
+"""Elements of an intermediate that are evaluated together, where that costs little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +42,35 @@ class Side:
         precision: str,
         *,
         casts: bool = True,
-        widen: int = 0,
         budget: int = BUDGET,
     ) -> Fetch:
-        """The side's fetch in a precision; see `oracle.lazy` for the other arguments."""
+        """The side's fetch in a precision; see `oracle.lazy` for the other arguments. Asked for
+        again with the same tensors, it is the same fetch, which knows what it was asked before."""
+        key = (id(self), precision, casts or not self.rounds, budget)
+        if key not in drawn.fetches:
+            drawn.fetches[key] = self._fetch(drawn, precision, casts=casts, budget=budget)
+        return drawn.fetches[key]
+
+    @property
+    def rounds(self) -> bool:
+        """Whether a definition has casts."""
+        terms = (t for _, term in self.definitions.values() for t in walk(term))
+        return any(isinstance(t, Cast) for t in terms)
+
+    def _fetch(self, drawn: Drawn, precision: str, *, casts: bool, budget: int) -> Fetch:
 
         def read(buffer: Buffer, index: tuple[Array, ...]) -> Array:
             dtype = self.stored.get(buffer.name, buffer.dtype)
             return drawn(Buffer(buffer.name, buffer.shape, dtype), index)
 
         return lazy(
-            self.definitions, read, precision=precision, casts=casts, widen=widen, budget=budget
+            self.definitions,
+            read,
+            precision=precision,
+            casts=casts,
+            widen=_WIDEN,
+            budget=budget,
+            answers=drawn.answers,
         )
 
 
@@ -81,6 +102,8 @@ class Subject:
     operands: frozenset[str]
     targets: tuple[Target, ...]
     known: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
+    tensors: dict[str, Drawn] = field(default_factory=dict, compare=False, init=False)
+    answers: Answers = field(default_factory=Answers, compare=False, init=False)
 
     def kinds(self, case: str) -> dict[str, str]:
         """How inputs and shared intermediates are drawn in a case (one of recipes.CASES)."""
@@ -100,7 +123,9 @@ class Subject:
 
     def drawn(self, case: str) -> Drawn:
         """The tensors of a case, for both sides."""
-        return Drawn(self.seed, self.kinds(case))
+        if case not in self.tensors:
+            self.tensors[case] = Drawn(self.seed, self.kinds(case), self.answers)
+        return self.tensors[case]
 
     def composed(self) -> Subject:
         """The same without cuts: everything follows from the program's inputs."""
@@ -117,7 +142,7 @@ def subject_of(program: Program, plan: Plan, seed: int, *, cuts: bool = True) ->
     operands = rounded_operands(plan)
     held = {d.name: _held(d) for d in program.definitions if d.name in cut}
     chosen = _stored_side(made, held, frozenset())
-    meant = _stored_side(made, held, operands)
+    meant = _stored_side(made, held, operands) if operands else chosen
     targets = tuple(_target(k.name, o, named) for k in plan.kernels for o in k.outputs)
     return Subject(program, plan, seed, cut, Side(own, held), chosen, meant, operands, targets)
 

@@ -6,7 +6,9 @@ them, and `run` evaluates a whole program on arrays. NaN, infinities, ties, `//`
 NumPy has them; positions outside a tensor read as 0; integers and truth values are exact.
 """
 
+from nautile.oracle.answers import Answers
 from nautile.oracle.evaluation import Evaluator, Fetch
-from nautile.oracle.programs import arrays_fetch, evaluate, lazy, run
+from nautile.oracle.lookup import arrays_fetch, evaluate, lazy
+from nautile.oracle.programs import run
 
-__all__ = ["Evaluator", "Fetch", "arrays_fetch", "evaluate", "lazy", "run"]
+__all__ = ["Answers", "Evaluator", "Fetch", "arrays_fetch", "evaluate", "lazy", "run"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +26,6 @@ class Question:
         shaped = (b.reshape(np.shape(i)) for (_, b), i in zip(found, index, strict=True))
         return cls(tuple(at for at, _ in found), tuple(shaped))
 
-    @property
-    def key(self) -> tuple[bytes, ...]:
-        """Equal for equal grids."""
-        return tuple(a.tobytes() for a in self.at)
-
     def answer(self, grid: Array) -> Array:
         """The elements asked for, given those of the whole grid."""
         places = self._mesh()
@@ -54,14 +48,13 @@ class Question:
             places.append(long[0] if long else -1)
         return places if places else None
 
-    def widened(self, shape: Sequence[int], limit: int) -> Question:
+    def widened(self, shape: Sequence[int], allowed: Callable[[tuple[int, ...]], bool]) -> Question:
         """The same question over a grid that is whole along as many dimensions, the last first, as
-        the limit of elements allows: what is asked next is then known already."""
+        is allowed for its extents: what is asked next is then known already."""
         at, back = list(self.at), list(self.back)
-        size = math.prod(len(a) for a in at)
         for d in reversed(range(len(at))):
-            if len(at[d]) < shape[d] and size // len(at[d]) * shape[d] <= limit:
-                size = size // len(at[d]) * shape[d]
+            extents = tuple(shape[d] if i == d else len(a) for i, a in enumerate(at))
+            if len(at[d]) < shape[d] and allowed(extents):
                 back[d] = at[d][back[d]]
                 at[d] = np.arange(shape[d])
         return Question(tuple(at), tuple(back))
