@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,9 +48,15 @@ Compile = Annotated[
 ]
 Arch = Annotated[str, typer.Option(help="Architectures to compile for: sm_80,sm_90.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
-Seconds = Annotated[float, typer.Option(help="Time limit of one region's saturation.")]
-Rows = Annotated[int, typer.Option(help="Row limit of one region's e-graph.")]
-Memory = Annotated[float, typer.Option(help="Memory limit of the saturation process, in GiB.")]
+Seconds = Annotated[
+    float, typer.Option(min=0.001, max=86_400, help="Time limit of one region's saturation.")
+]
+Rows = Annotated[
+    int, typer.Option(min=1, max=100_000_000, help="Row limit of one region's e-graph.")
+]
+Memory = Annotated[
+    float, typer.Option(min=0.001, max=4096, help="Memory that saturation may add, in GiB.")
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,7 +152,7 @@ def run(
 @app.command()
 def bench(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
-    repeats: Annotated[int, typer.Option(help="Timed repetitions.")] = 100,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions.")] = 100,
     as_json: Json = False,
 ) -> None:
     """Time a bundle on the GPU, after checking its results."""
@@ -279,9 +286,13 @@ def _each(
     sizes = _dims(dims)
     with Worker() as worker:
         for path in files:
-            for program in _programs(path, sizes, as_json, statuses):
+            start = time.perf_counter()
+            programs = _programs(path, sizes, as_json, statuses)
+            parsed = time.perf_counter() - start
+            for program in programs:
                 try:
                     result = _one(program, options, worker, quiet)
+                    result.timings["parse"] = parsed / len(programs)
                     _emit(result, output, as_json)
                     statuses.append(0 if result.passed else 3)
                 except NautileError as error:

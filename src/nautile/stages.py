@@ -126,7 +126,9 @@ def optimize(
     Raises an error of nautile.errors: InputError for what cannot be handled, CompileError when no
     schedule passes the gate; a certificate that fails is returned, not raised.
     """
+    start = time.perf_counter()
     result = Optimization(_program(program), options or Options())
+    result.timings["parse"] = time.perf_counter() - start
     with _stage(result, "saturate", progress):
         saturate(result, worker)
     with _stage(result, "extract", progress):
