@@ -48,8 +48,13 @@ def evaluate(
     scope = {a: Positions(np.asarray(p, dtype=np.int64).ravel()) for a, p in positions.items()}
     evaluator = Evaluator(fetch, precision, casts, budget)
     if isinstance(terms, Term):
-        return _evaluated(evaluator, terms, scope)
-    return tuple(_evaluated(evaluator, t, scope) for t in terms)
+        return _own(_evaluated(evaluator, terms, scope))
+    return tuple(_own(_evaluated(evaluator, t, scope)) for t in terms)
+
+
+def _own(array: Array) -> Array:
+    """An array of its own in row-major order."""
+    return np.array(array, order="C")
 
 
 def _evaluated(evaluator: Evaluator, term: Term, scope: Scope) -> Array:
@@ -65,7 +70,7 @@ def _evaluated(evaluator: Evaluator, term: Term, scope: Scope) -> Array:
 def _laid_out(value: Value, scope: Scope) -> Array:
     axes = tuple(sorted(scope))
     array = np.broadcast_to(spread(value, axes), [len(scope[a].at) for a in axes])
-    return np.array(array.transpose([axes.index(a) for a in scope]), order="C")
+    return array.transpose([axes.index(a) for a in scope])
 
 
 def arrays_fetch(arrays: Mapping[str, npt.ArrayLike]) -> Fetch:
@@ -121,11 +126,9 @@ class _Lazy:
 
     def _evaluated(self, name: str, question: Question) -> Array:
         axes, term = self.definitions[name]
-        at = dict(zip(axes, question.at, strict=True))
-        found = evaluate(
-            term, self, at, precision=self.precision, casts=self.casts, budget=self.budget
-        )
-        return np.asarray(found)
+        scope = {a: Positions(at) for a, at in zip(axes, question.at, strict=True)}
+        evaluator = Evaluator(self, self.precision, self.casts, self.budget)
+        return _evaluated(evaluator, term, scope)
 
     def _widened(self, buffer: Buffer, question: Question) -> Question:
         if not self.widen:
