@@ -54,7 +54,8 @@ class Question:
         at, back = list(self.at), list(self.back)
         for d in reversed(range(len(at))):
             extents = tuple(shape[d] if i == d else len(a) for i, a in enumerate(at))
-            if len(at[d]) < shape[d] and allowed(extents):
+            inside = len(at[d]) < shape[d] and at[d].max(initial=0) < shape[d]
+            if inside and allowed(extents):
                 back[d] = at[d][back[d]]
                 at[d] = np.arange(shape[d])
         return Question(tuple(at), tuple(back))

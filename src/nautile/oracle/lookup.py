@@ -119,7 +119,7 @@ class _Lazy:
         question = Question.of(index)
         found = self.answers.find((self, buffer.name), question)
         if found is None:
-            question = self._widened(buffer, question)
+            question = self._widened(buffer.name, question)
             found = self._evaluated(buffer.name, question)
             self.answers.keep((self, buffer.name), question, found)
         return question.answer(found)
@@ -130,16 +130,16 @@ class _Lazy:
         evaluator = Evaluator(self, self.precision, self.casts, self.budget)
         return _evaluated(evaluator, term, scope)
 
-    def _widened(self, buffer: Buffer, question: Question) -> Question:
+    def _widened(self, name: str, question: Question) -> Question:
         if not self.widen:
             return question
-        asked = self._cost(buffer.name, tuple(len(a) for a in question.at))
+        asked = self._cost(name, tuple(len(a) for a in question.at))
 
         def allowed(extents: tuple[int, ...]) -> bool:
             most = max(_CHEAP, 2 * asked)
-            return math.prod(extents) <= self.widen and self._cost(buffer.name, extents) <= most
+            return math.prod(extents) <= self.widen and self._cost(name, extents) <= most
 
-        return question.widened(buffer.shape, allowed)
+        return question.widened([a.extent for a in self.definitions[name][0]], allowed)
 
     def _cost(self, name: str, extents: tuple[int, ...]) -> int:
         """Elements and products of a grid of these extents."""
