@@ -130,3 +130,20 @@ def test_numerics_classes_gate_the_programs_that_need_them(optimized: Get) -> No
     assert exact.passed
     real = optimized("attention")
     assert len(kernels(real)) == 1
+
+
+SELF_QUOTIENT = """def f(x: f32[N], g: f32[N], *, N=1048576) -> f32[N]:
+    y[n] = x[n] * (g[n] / g[n])
+    return y
+"""
+
+
+def test_what_only_fast_allows_is_not_chosen_under_real(worker: Worker) -> None:
+    """g / g is 1 for finite g other than 0 alone: only `fast` may leave g unread."""
+    reads = {
+        numerics: kernels(optimize(SELF_QUOTIENT, Options(numerics=numerics), worker=worker))[0][
+            "reads_bytes"
+        ]
+        for numerics in ("exact", "real", "fast")
+    }
+    assert reads == {"exact": 8 << 20, "real": 8 << 20, "fast": 4 << 20}
