@@ -120,13 +120,23 @@ def load(fetch: Fetch, buffer: Buffer, coordinates: list[Value], precision: str)
     axes, arrays = align(coordinates)
     shape = np.broadcast_shapes((1,) * len(axes), *(a.shape for a in arrays))
     index, inside = _clipped(buffer, arrays)
-    elements = np.broadcast_to(fetch(buffer, index), shape)
+    elements = np.broadcast_to(_carried(fetch(buffer, index), buffer, precision), shape)
     if inside is not None:
         elements = np.where(inside, elements, elements.dtype.type(0))
-    if precision != "f64" and buffer.dtype != "f64" and elements.dtype == np.float64:
-        with np.errstate(over="ignore"):
-            elements = elements.astype(np.float32)
     return Value(axes, elements)
+
+
+def _carried(elements: Array, buffer: Buffer, precision: str) -> Array:
+    """Elements in a type of the oracle: float64, or float32 in a naive precision; int64; bool.
+    A fetch may answer in any storage type, ml_dtypes' own (whose kind is no "f") included."""
+    elements = np.asarray(elements)
+    if elements.dtype.kind in "iu":
+        return elements.astype(np.int64, copy=False)
+    if elements.dtype.kind == "b":
+        return elements
+    wide = precision == "f64" or buffer.dtype == "f64"
+    with np.errstate(over="ignore"):
+        return elements.astype(np.float64 if wide else np.float32, copy=False)
 
 
 def _clipped(buffer: Buffer, arrays: list[Array]) -> tuple[tuple[Array, ...], Array | None]:
