@@ -19,6 +19,7 @@ from nautile.codegen.kernel_text import (
 )
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.geometry import Geometry, geometry
+from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.states import merge_lines, start, state_type, update
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
@@ -30,7 +31,11 @@ from nautile.terms import Apply, Axis, Buffer, Const, Index, Term, transform, wa
 
 __all__ = ["emit_rows"]
 
+_KEPT = "kept"  # arrays of values held from one pass to the next
 _CHUNK = Axis("#chunk", 0, 1)
+_WIDE = 16  # elements a thread that may stay widened
+_EARLY = 16  # registers a thread for what all rows share
+_LONE = 512
 _MAX_BLOCKS = 2**31 - 1
 
 
@@ -55,6 +60,8 @@ class _Emitter:
     printer: Printer = field(init=False)
     loaded: dict[str, str] = field(default_factory=dict)
     running: frozenset[str] = frozenset()
+    kept: dict[Term, Ref] = field(default_factory=dict)
+    arrays: set[str] = field(default_factory=set)
     depth: int = 1
 
     @classmethod
@@ -97,13 +104,15 @@ class _Emitter:
 
     def kernel(self) -> CudaKernel:
         self._head()
+        g = self.shape
+        lasting = g.resident and g.chunks == 1
+        keep = kept_values(self.rows, g.held * g.width) if lasting else ()
         for number, step in enumerate(self.rows.passes):
             self._stores(number)
-            self._pass(number, step)
+            self._pass(number, step, keep[number] if keep else ())
         self._stores(len(self.rows.passes))
         inputs, outputs = _buffers(self.rows)
         signature = parameters(inputs, outputs)
-        g = self.shape
         text = [
             *comment(self.rows.program),
             f'extern "C" __global__ void __launch_bounds__({g.bounds}) {identifier(self.name)}(',
@@ -146,6 +155,8 @@ class _Emitter:
         raise LoweringError(f"{self.name}: a {type(term).__name__} inside a pointwise value")
 
     def _tile(self, tile: Tile) -> str:
+        if tile.name in self.arrays:
+            return f"{tile.name}[i * {self.shape.width} + e]"
         if tile.name not in self.rows.reads:
             return tile.name
         key = self.keys[tile.name]
@@ -157,19 +168,20 @@ class _Emitter:
         return scalar_load(access.buffer, self.printer.value(offset), guards)
 
     def term(self, root: Term) -> Term:
-        """The term over reads and folds, running values marked as changing with the chunk."""
+        """The term over reads and folds, running values marked as changing with the chunk,
+        those that an earlier pass holds read back."""
 
         def step(term: Term) -> Term:
             if isinstance(term, Ref) and term.tile.name in self.running:
                 tile = term.tile
                 return Ref(Tile(tile.name, (*tile.axes, _CHUNK), tile.dtype))
-            return term
+            return self.kept.get(term, term)
 
         return transform(self.rows.expand(root), step)
 
     # -- passes ---------------------------------------------------------------------------------
 
-    def _pass(self, number: int, step: Pass) -> None:
+    def _pass(self, number: int, step: Pass, keep: tuple[Term, ...]) -> None:
         g = self.shape
         self._declare(step)
         self.running = frozenset(step.targets) | frozenset(
@@ -182,7 +194,7 @@ class _Emitter:
             self.put(f"for (int first = 0; first < {g.vectors}; first += {stride}) {{")
             self.depth += 1
         self._preload(wanted)
-        self._phases(step)
+        self._phases(step, keep)
         if not g.resident:
             self.depth -= 1
             self.put("}")
@@ -204,8 +216,8 @@ class _Emitter:
 
     def _wanted(self, step: Pass) -> list[str]:
         """Keys of the element reads of a pass, in order."""
-        roots = [self.rows.source(f) for f in step.folds]
-        roots += [self.rows.expand(Ref(w.source)) for w in step.writes]
+        roots = [self.term(Ref(f.source)) for f in step.folds]
+        roots += [self.term(Ref(w.source)) for w in step.writes]
         refs = (t.tile.name for t in walk(*roots) if isinstance(t, Ref))
         keys = dict.fromkeys(self.keys[n] for n in refs if n in self.rows.reads)
         return [k for k in keys if self.rows.column in self.reads[k].offset.free]
@@ -226,18 +238,36 @@ class _Emitter:
         ]
         if not fresh:
             return
+        fresh += self._early()
         g = self.shape
         lines: list[str] = []
         for key in fresh:
             size = self.reads[key].bytes * g.width
             self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
-            load = self._load(key, kept=False)
+            load = self._load(key, kept=not _row_dependent(self.reads[key], self.rows))
             if self.ragged:
                 load = f"c0 < {self.rows.column.extent} ? {load} : nt_zeros<{size}>()"
             lines.append(f"v_{key}[i] = {load};")
             self.loaded[key] = f"v_{key}[i]"
         self.flush(0)
         self._vector_loop(lines)
+
+    def _early(self) -> list[str]:
+        """Keys of what all rows share, loaded with the first pass where a row takes half of a
+        multiprocessor's threads (nothing else hides the wait then) and it is little enough."""
+        g = self.shape
+        if not g.resident or g.chunks > 1 or g.row_threads < _LONE:
+            return []
+        every = dict.fromkeys(k for step in self.rows.passes for k in self._wanted(step))
+        shared = [
+            k
+            for k in every
+            if k not in self.loaded
+            and self._vector(self.reads[k])
+            and not _row_dependent(self.reads[k], self.rows)
+        ]
+        words = sum(max(1, self.reads[k].bytes * g.width // 4) for k in shared)
+        return shared if words * g.held <= _EARLY else []
 
     @property
     def ragged(self) -> bool:
@@ -262,7 +292,7 @@ class _Emitter:
         self.depth -= 1
         self.put("}")
 
-    def _phases(self, step: Pass) -> None:
+    def _phases(self, step: Pass, keep: tuple[Term, ...]) -> None:
         for fold in step.folds:
             if fold.before is not None:
                 kind = CPP[carrier(fold.target.dtype)]
@@ -278,19 +308,21 @@ class _Emitter:
                     call = f"nt_repair{suffix}({fold.target.name}, {factor})"
                     self.put(f"{fold.target.name} = {call};")
             writes = step.writes if number == len(phases) - 1 else []
-            self._element_loop(folds, writes)
+            self._element_loop(folds, writes, () if number else keep)
 
-    def _element_loop(self, folds: list[Fold], writes: list[Write]) -> None:
+    def _element_loop(self, folds: list[Fold], writes: list[Write], keep: tuple[Term, ...]) -> None:
         """One walk over the elements that a thread holds."""
         if not folds and not writes:
             return
         g, printer = self.shape, self.printer
         part = Pass(folds, writes)
         outer_loaded = dict(self.loaded)
-        loads = self._inner_loads(self._wanted(part))
+        wanted = self._wanted(part)
+        loads = self._inner_loads(wanted)
+        self._hold(keep)
         updates: list[str] = []
         for fold in folds:
-            value = printer.value(self._summand(fold), fold.source.dtype)
+            value = self._summand(fold)
             updates += update(fold, value, f"i_{identifier(self.rows.column.name)}")
         stored = [self._element_store(w) for w in writes]
         updates += [line for inner, _, _ in stored for line in inner]
@@ -301,7 +333,7 @@ class _Emitter:
         index = f"i_{identifier(self.rows.column.name)}"
         if any(index in line for line in element):
             element.insert(0, f"const int {index} = c0 + e;")
-        lines = [f"nt_opaque({v});" for v in self._narrow(outer_loaded)]
+        lines = [f"nt_opaque({v});" for v in self._narrow(outer_loaded, wanted)]
         lines += loads + [line for _, before, _ in stored for line in before]
         loop = ["#pragma unroll", f"for (int e = 0; e < {g.width}; e++) {{"]
         lines += [*loop, *(indented(line, 1) for line in element), "}"]
@@ -313,30 +345,41 @@ class _Emitter:
         self.loaded = outer_loaded
         printer.close(2)
 
-    def _summand(self, fold: Fold) -> Term:
-        """The fold's source; exp(x - max(x)) in base 2, since what the shorter form loses is less
-        than an ulp of a sum that holds the maximum's 1."""
-        maxima = {
-            f.target.name: self.rows.source(f)
-            for p in self.rows.passes
-            for f in p.folds
-            if f.monoid == "max"
-        }
+    def _hold(self, keep: tuple[Term, ...]) -> None:
+        """Compute values for this pass and later ones into arrays of registers."""
+        g = self.shape
+        for term in keep:
+            name = self.printer.name(_KEPT)
+            self.put(f"float {name}[{g.held * g.width}];")
+            value = self.printer.value(self.term(term), "f32")
+            self.printer.levels[2].lines.append(f"{name}[i * {g.width} + e] = {value};")
+            self.arrays.add(name)
+            self.kept[term] = Ref(Tile(name, (*self.rows.rows, self.rows.column), "f32"))
 
-        def step(term: Term) -> Term:
-            match term:
-                case Apply("exp", (Apply("sub", (a, Ref(tile))),)) if maxima.get(tile.name) is a:
-                    return Apply("exp2", (Apply("mul", (term.arguments[0], Const(LOG2E))),))
-            return term
-
+    def _summand(self, fold: Fold) -> str:
+        """The fold's source in C++. exp(x - max(x)) in base 2 straight from the special-function
+        unit: what that loses (2 ulp, and all below 2^-126) is less than an ulp of a sum that holds
+        the maximum's 1."""
         source = self.rows.source(fold)
-        if self.precise and fold.monoid == "sum" and carrier(fold.target.dtype) == "f32":
-            source = transform(source, step)
-        return self.term(source)
+        direct = self.precise and fold.monoid == "sum" and carrier(fold.target.dtype) == "f32"
+        match source:
+            case Apply("exp", (Apply("sub", (a, Ref(tile))) as distance,)) if direct:
+                if source not in self.kept and self._maxima().get(tile.name) is a:
+                    power = Apply("mul", (self.term(distance), Const(LOG2E)))
+                    return f"nt_ex2({self.printer.value(power, 'f32')})"
+        return self.printer.value(self.term(source), fold.source.dtype)
 
-    def _narrow(self, loaded: dict[str, str]) -> list[str]:
-        """Cached vectors of narrow floats: their widened copies must not outlive a loop."""
-        return [v for k, v in loaded.items() if self.reads[k].bytes < 4]
+    def _maxima(self) -> dict[str, Term]:
+        """What each maximum of the program is of."""
+        folds = [f for p in self.rows.passes for f in p.folds if f.monoid == "max"]
+        return {f.target.name: self.rows.source(f) for f in folds}
+
+    def _narrow(self, loaded: dict[str, str], wanted: list[str]) -> list[str]:
+        """Cached vectors of narrow floats that a loop reads: where a thread holds many elements,
+        their widened copies must not outlive it."""
+        if self.shape.held * self.shape.width <= _WIDE:
+            return []
+        return [loaded[k] for k in wanted if k in loaded and self.reads[k].bytes < 4]
 
     def _inner_loads(self, wanted: list[str]) -> list[str]:
         """Vector loads of what all rows share, inside the loop over vectors."""

@@ -14,6 +14,8 @@ from nautile.terms import Apply, walk
 __all__ = ["Geometry", "geometry"]
 
 _VECTORS = 4
+_FOLDED = 8
+_HELD = 32  # registers a thread for what it has read
 _THREADS = 128
 
 
@@ -63,7 +65,9 @@ def geometry(
     """The geometry for a program whose element accesses are given; `cached` reads take registers.
 
     Short rows have fewer vectors a thread, which hides the loads better, unless the threads then
-    also read what all rows share (measured on an H200)."""
+    also read what all rows share. Rows that nothing is stored along have more: they wait for fewer
+    merges (measured on an H200: 72% of a copy's bandwidth against 61% at 8 KB, 88% against 67% at
+    32 KB)."""
     extent = program.column.extent
     widths = [
         16 // a.bytes for a in (*reads, *writes) if a.base is not None and a.width(extent) > 1
@@ -78,6 +82,8 @@ def geometry(
     threads = 1
     shared = any(a not in cached for a in reads)
     wanted = _VECTORS if vectors > 128 or shared else _VECTORS // 2
+    if vectors > 128 and folds and not any(p.writes for p in program.passes):
+        wanted = min(_FOLDED, max(_VECTORS, _HELD // max(1, words)))
     while threads < (512 if folds else 256) and -(-vectors // threads) > wanted:
         threads *= 2
     if folds and words * -(-vectors // threads) > 32:
@@ -90,7 +96,7 @@ def geometry(
         chunks = -(-vectors // (threads * held))
     elif not resident:
         threads, held = 512, max(1, min(_VECTORS, 32 // max(1, words)))
-    block_rows = max(1, _THREADS // threads)
+    block_rows = max(1, (2 * _THREADS if threads == 32 else _THREADS) // threads)
     kept = resident or not folds
     return Geometry(
         width,

@@ -13,6 +13,7 @@ from nautile.codegen.schedule.structure import Structure, UnsupportedError, anal
 from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.kernel import print_kernel
 from nautile.codegen.sm80.limits import (
+    CHAIN_WARPS,
     MAX_WARPS,
     Options,
     chain_warps,
@@ -46,14 +47,15 @@ def emit_mma(program: TileProgram, options: Options | None = None) -> CudaKernel
 
 def emit_variants(program: TileProgram, options: Options | None = None) -> Iterator[CudaKernel]:
     """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
-    in how far ahead fragments are loaded, then in the warps that share the rows (a chain's) or the
-    block (a contraction's)."""
+    in how far ahead fragments are loaded, then in the warps that share the rows (a chain's; more
+    than four are slower than smaller tiles) or the block (a contraction's)."""
     options = options or Options()
     yield emit_mma(program, options)
     yield emit_mma(program, replace(options, prefetch="fragment"))
     geometry = memory_program(program, options).geometry
+    chain = _is_chain(analyse(cut_depth(factor(program))))
     warps = geometry.warp_rows * geometry.warp_columns * 2
-    if warps > MAX_WARPS:
+    if warps > (CHAIN_WARPS if chain else MAX_WARPS):
         return
     for wider in (
         replace(options, warp_rows=geometry.warp_rows * 2, warp_columns=geometry.warp_columns),

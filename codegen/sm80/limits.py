@@ -18,11 +18,15 @@ every card from sm_80 to sm_120; H100 and H200 have 232448. A contraction takes 
 chain 2; both need 2.
 
 Measured on an H200 (bf16, the ratio to the library in the same run):
-- 4096^3: 128 x 128 x 32 0.53 of cuBLAS, 128 x 128 x 64 0.51-0.52, 64 x 256 x 64 0.51, 128 x 256
-  x 64 and 256 x 128 x 64 0.50, 128 x 64 and 64 x 128 0.43; gated 128 x (64 + 64) 0.52, 128 x (128
-  + 128) 0.50; 16 rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of cuBLAS' tf32.
-- attention of 4096 keys, width 128, 128 x 64: 0.98 of FlashAttention 2, causal 1.03; 128 x 128 with
-  8 warps 0.80, 64 x 64 0.82, 128 x 32 0.81. Width 64, 128 x 64: 0.96, causal 1.06.
+- 4096^3: 128 x 128 x 32 0.58 of cuBLAS, 128 x 128 x 64 0.57, 256 x 128 x 64 0.56, 128 x 256 x 64
+  0.55, 64 x 256 x 32 0.53, 128 x 256 x 32 0.46, 128 x 192 x 64 0.35, 128 x 64 and 64 x 128 0.43.
+  Gated, 4096 x 4096 x 14336: 128 x (64 + 64) x 64 is 8% faster than 128 x (128 + 128) x 64. 16
+  rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of cuBLAS' tf32. Two blocks a multiprocessor hide each
+  other's barriers; more shared memory than PORTABLE_SHARED never paid (128 x 128 x 64 with four
+  slots, one block a multiprocessor: 0.51).
+- attention of 4096 keys, width 128, 128 x 64: 0.99 of FlashAttention 2, causal 1.02; 64 x 32 0.87,
+  128 x 32 0.85, 64 x 64 with four warps 0.84 (two: 0.67), 128 x 64 with 8 warps 0.73, with three
+  slots 0.77. Width 64, 128 x 64: 0.96, causal 1.06.
 - an operand that is computed on its way (a row factor, a cast from f32) costs up to half the speed.
 """
 
@@ -49,6 +53,7 @@ LARGE_SHARED = 232448
 CONTRACTION_REGISTERS = 128
 CHAIN_REGISTERS = 232
 MAX_WARPS = 8
+CHAIN_WARPS = 4  # from which on a chain is better split into more blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
 NT_DEV float nt_inf() { return __uint_as_float(0x7f800000u); }
 NT_DEV float nt_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+NT_DEV float nt_ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16); }
 // what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
 NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
@@ -32,12 +33,6 @@ template <int B, bool KEPT> NT_DEV nt_vec<B> nt_load(const void* p) {
   else if constexpr (B == 2) r.x[0] = *(const nt_u16*)p;
   else r.x[0] = *(const nt_u8*)p;
   return r;
-}
-// hides a register from the compiler, so that widened copies of it are not kept alive across passes
-NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
-template <int B> NT_DEV void nt_opaque(nt_vec<B>& v) {
-  #pragma unroll
-  for (int k = 0; k < (B + 3) / 4; k++) nt_hide(v.x[k]);
 }
 template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
 // another lane's copy of a plain struct
@@ -100,7 +95,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) ce(
   for (int i = 0; i < 2; i++) {
     const int c0 = (t + i * 64) * 4;
     if (c0 < 500) {
-      nt_opaque(v_t2[i]);
       #pragma unroll
       for (int e = 0; e < 4; e++) {
         r1 = nt_max(r1, (nt_get_bf16(v_t2[i], e)));
@@ -111,10 +105,9 @@ extern "C" __global__ void __launch_bounds__(128, 8) ce(
   for (int i = 0; i < 2; i++) {
     const int c0 = (t + i * 64) * 4;
     if (c0 < 500) {
-      nt_opaque(v_t2[i]);
       #pragma unroll
       for (int e = 0; e < 4; e++) {
-        r4 = r4 + (exp2f((((nt_get_bf16(v_t2[i], e)) - r1) * 1.442695f)));
+        r4 = r4 + nt_ex2((((nt_get_bf16(v_t2[i], e)) - r1) * 1.442695f));
       }
     }
   }

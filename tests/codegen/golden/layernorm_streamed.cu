@@ -42,12 +42,6 @@ template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
   else if constexpr (B == 2) *(nt_u16*)p = (nt_u16)v.x[0];
   else *(nt_u8*)p = (nt_u8)v.x[0];
 }
-// hides a register from the compiler, so that widened copies of it are not kept alive across passes
-NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
-template <int B> NT_DEV void nt_opaque(nt_vec<B>& v) {
-  #pragma unroll
-  for (int k = 0; k < (B + 3) / 4; k++) nt_hide(v.x[k]);
-}
 template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
 template <int V> NT_DEV nt_vec<2 * V> nt_pack_bf16(const float* f) {
   nt_vec<2 * V> r;
@@ -100,10 +94,10 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         t10[c]: bf16 = read b[c]
 //         t0[n, c] = ((((t1 - t2) * t5) * t9) + t10)
 //         write y[n, c] = t0 as bf16
-extern "C" __global__ void __launch_bounds__(128, 8) ln(
+extern "C" __global__ void __launch_bounds__(256, 4) ln(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
   const int t = threadIdx.x % 32;
-  const nt_i64 place = (nt_i64)(blockIdx.x) * 4 + threadIdx.x / 32;
+  const nt_i64 place = (nt_i64)(blockIdx.x) * 8 + threadIdx.x / 32;
   const bool live = place < 23LL;
   const nt_i64 row = live ? place : 22LL;
   const int i_n = (int)(row);
@@ -119,7 +113,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) ln(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 32) * 4;
     if (c0 < 300) {
-      nt_opaque(v_t4[i]);
       #pragma unroll
       for (int e = 0; e < 4; e++) {
         r3 = r3 + (nt_get_bf16(v_t4[i], e));
@@ -127,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) ln(
     }
   }
   struct State0 { float r3; };
-  __shared__ State0 shared0[4];
+  __shared__ State0 shared0[8];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r3 = a.r3 + b.r3;
@@ -141,7 +134,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) ln(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 32) * 4;
     if (c0 < 300) {
-      nt_opaque(v_t4[i]);
       #pragma unroll
       for (int e = 0; e < 4; e++) {
         const float el0 = (nt_get_bf16(v_t4[i], e)) - ru1;
@@ -150,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) ln(
     }
   }
   struct State1 { float r6; };
-  __shared__ State1 shared1[4];
+  __shared__ State1 shared1[8];
   auto merge1 = [&](const State1& a, const State1& b) {
     State1 c;
     c.r6 = a.r6 + b.r6;
@@ -164,7 +156,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) ln(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 32) * 4;
     if (c0 < 300) {
-      nt_opaque(v_t4[i]);
       const auto w_t9 = nt_load<8, true>(p_w + 0 + c0);
       const auto w_t10 = nt_load<8, true>(p_b + 0 + c0);
       float o_y[4];

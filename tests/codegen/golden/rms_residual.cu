@@ -114,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) rms(
     v_t1[i] = c0 < 304 ? nt_load<16, false>(p_x + ru0 + c0) : nt_zeros<16>();
     v_t2[i] = c0 < 304 ? nt_load<16, false>(p_r + ru1 + c0) : nt_zeros<16>();
   }
+  float kept0[24];
   const int ru2 = i_n * 304;
   #pragma unroll
   for (int i = 0; i < 3; i++) {
@@ -124,7 +125,8 @@ extern "C" __global__ void __launch_bounds__(128, 8) rms(
       float o_h[8];
       #pragma unroll
       for (int e = 0; e < 8; e++) {
-        const float el0 = nt_round_bf16(((nt_get_bf16(v_t1[i], e)) + (nt_get_bf16(v_t2[i], e))));
+        kept0[i * 8 + e] = ((nt_get_bf16(v_t1[i], e)) + (nt_get_bf16(v_t2[i], e)));
+        const float el0 = nt_round_bf16(kept0[i * 8 + e]);
         r4 = r4 + (el0 * el0);
         o_h[e] = el0;
       }
@@ -146,13 +148,11 @@ extern "C" __global__ void __launch_bounds__(128, 8) rms(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 16) * 8;
     if (c0 < 304) {
-      nt_opaque(v_t1[i]);
-      nt_opaque(v_t2[i]);
       const auto w_t6 = nt_load<16, true>(p_w + 0 + c0);
       float o_y[8];
       #pragma unroll
       for (int e = 0; e < 8; e++) {
-        o_y[e] = (((nt_round_bf16(((nt_get_bf16(v_t1[i], e)) + (nt_get_bf16(v_t2[i], e))))) * ru3) * (nt_get_bf16(w_t6, e)));
+        o_y[e] = (((nt_round_bf16(kept0[i * 8 + e])) * ru3) * (nt_get_bf16(w_t6, e)));
       }
       if (live) nt_store<16>(p_y + ru4 + c0, nt_pack_bf16<8>(o_y));
     }

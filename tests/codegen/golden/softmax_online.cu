@@ -49,12 +49,6 @@ template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
   else if constexpr (B == 2) *(nt_u16*)p = (nt_u16)v.x[0];
   else *(nt_u8*)p = (nt_u8)v.x[0];
 }
-// hides a register from the compiler, so that widened copies of it are not kept alive across passes
-NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
-template <int B> NT_DEV void nt_opaque(nt_vec<B>& v) {
-  #pragma unroll
-  for (int k = 0; k < (B + 3) / 4; k++) nt_hide(v.x[k]);
-}
 template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
 template <int V> NT_DEV nt_vec<2 * V> nt_pack_bf16(const float* f) {
   nt_vec<2 * V> r;
@@ -123,7 +117,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   for (int i = 0; i < 4; i++) {
     const int c0 = (t + i * 64) * 1;
     if (c0 < 201) {
-      nt_opaque(v_t3[i]);
       #pragma unroll
       for (int e = 0; e < 1; e++) {
         r2 = nt_max(r2, (nt_get_bf16(v_t3[i], e)));
@@ -135,7 +128,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   for (int i = 0; i < 4; i++) {
     const int c0 = (t + i * 64) * 1;
     if (c0 < 201) {
-      nt_opaque(v_t3[i]);
       #pragma unroll
       for (int e = 0; e < 1; e++) {
         r5 = r5 + (nt_ex2((((nt_get_bf16(v_t3[i], e)) * 1.442695f) - ck0)));
@@ -160,7 +152,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   for (int i = 0; i < 4; i++) {
     const int c0 = (t + i * 64) * 1;
     if (c0 < 201) {
-      nt_opaque(v_t3[i]);
       float o_y[1];
       #pragma unroll
       for (int e = 0; e < 1; e++) {
