@@ -16,7 +16,15 @@ from itertools import product as choices
 
 from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, children
 
-__all__ = ["NARROW", "Contraction", "contractions", "contracts", "operand_type", "reduces"]
+__all__ = [
+    "NARROW",
+    "Contraction",
+    "contractions",
+    "contracts",
+    "element_loads",
+    "operand_type",
+    "reduces",
+]
 
 NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
 MOST = 8  # parts of a product that are dealt to two sides
@@ -239,6 +247,19 @@ def _type(parts: tuple[Term, ...]) -> str:
     if isinstance(term, Load):
         return term.buffer.dtype
     return term.dtype if isinstance(term, Cast) else "f32"
+
+
+def element_loads(contraction: Contraction) -> frozenset[Load]:
+    """Loads that feed the operands of a contraction element by element."""
+    found: set[Load] = set()
+    stack = [*contraction.left, *contraction.right]
+    while stack:
+        term = stack.pop()
+        if isinstance(term, Load):
+            found.add(term)
+        elif not isinstance(term, (Reduce, Online)):
+            stack.extend(_below(term))
+    return frozenset(found)
 
 
 @lru_cache(maxsize=8192)

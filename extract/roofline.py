@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from nautile.dtypes import DTYPES
-from nautile.extract.body import Body, analyse, below
-from nautile.extract.contractions import Contraction, reduces
+from nautile.extract.body import Body, analyse
+from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.masks import Mask, alive, pass_mask
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
-from nautile.extract.shapes import PORTABLE_SHARED
+from nautile.extract.shapes import PORTABLE_SHARED, is_chain
 from nautile.extract.tilings import tilings
 from nautile.extract.work import operation_cost
 from nautile.terms import Axis, Buffer, Index, Load, Online, Output, Reduce, Term
@@ -26,7 +26,9 @@ from nautile.terms import Axis, Buffer, Index, Load, Online, Output, Reduce, Ter
 __all__ = ["Priced", "price", "schedules"]
 
 STAGES = 2  # copies of a streamed operand tile in shared memory
-REUSE = 40  # rows * columns / (rows + columns) of a tile at which operands come fast enough
+REUSE = 64  # rows * columns / (rows + columns) of a tile at which operands come fast enough
+CHAINED = 40  # the same where an operand stays in registers from a contraction before
+LONE = 0.94  # rate of the tensor cores where a multiprocessor has one block: barriers stall it
 THREADS = 256
 SECTOR = 32  # bytes of the smallest memory transaction
 LINE = 128  # bytes of a cache line
@@ -180,8 +182,20 @@ class _Pricing:
         wide, tall, deep = np.maximum(rows, 16), np.maximum(columns, 8), np.maximum(depth, 16)
         padding = wide / rows * tall / columns * deep / depth
         rate = rate * (PROLOGUE if any(_computed(parts) for parts, _ in c.sides) else 1.0)
-        reuse = np.minimum(1.0, wide * tall / (wide + tall) / REUSE)
-        return work * padding / reuse / rate, work, before
+        return work * padding / self._reuse(c, wide, tall) / rate, work, before
+
+    def _reuse(self, c: Contraction, rows: Vector, columns: Vector) -> Vector:
+        """The share of the tensor cores' rate at which a tile's operands arrive. Contractions that
+        share an operand share its trip (measured: the square root of the tile's reuse)."""
+        if is_chain(self.body):
+            return np.minimum(1.0, rows * columns / (rows + columns) / CHAINED)
+        for other in self.body.contractions.values():
+            if other is not c and other.axes == c.axes:
+                if other.left == c.left:
+                    columns = columns + product(other.columns, self.tiles, self.one)
+                elif other.right == c.right:
+                    rows = rows + product(other.rows, self.tiles, self.one)
+        return np.sqrt(np.minimum(1.0, rows * columns / (rows + columns) / REUSE))
 
     # ---- memory --------------------------------------------------------------------------------
 
@@ -190,7 +204,8 @@ class _Pricing:
         reads, l2, shared = self.one * 0, self.one * 0, self.one * 0
         minimum: dict[str, Vector] = {}
         size: dict[str, int] = {}
-        occupancy = np.maximum(1, np.minimum(self.blocks, self.device.sms))
+        together = self.device.sms * (self._beside(0 * self.one) if self.tensor else 1)
+        occupancy = np.maximum(1, np.minimum(self.blocks, together))
         groups = max(1, len({tuple(a in x.free for a in self.body.grid) for x in self.body.loads}))
         for load in self.body.loads:
             width = DTYPES[load.buffer.dtype].bytes
@@ -269,7 +284,7 @@ class _Pricing:
     def _held(self, load: Load, width: int) -> Vector:
         """Shared memory for the load's tile: operands of contractions."""
         visits = self.body.visits.get(load, {})
-        operand = any(load in _below(c) for c in self.body.contractions.values())
+        operand = any(load in element_loads(c) for c in self.body.contractions.values())
         again = max(visits.values(), default=0) > 1
         if not operand and not (again and self.body.contractions):
             return self.one * 0
@@ -320,8 +335,7 @@ class _Pricing:
         d = self.device
         limit = min(d.shared_bytes, PORTABLE_SHARED) if self.tensor else d.shared_bytes
         fits = (shared <= limit) & (registers <= d.registers)
-        resident = np.minimum(d.shared_bytes / np.maximum(shared, 1), d.registers / registers)
-        resident = np.clip(np.floor(resident), 1, MOST_BLOCKS)
+        resident = self._beside(shared)
         waves = np.ceil(self.blocks / (d.sms * resident))
         tail = np.ceil(self.blocks / d.sms) * d.sms / self.blocks
         tail = np.where(self.blocks > 8 * d.sms, 1.02, tail)
@@ -334,7 +348,7 @@ class _Pricing:
         demand = {
             "dram": (dram / d.memory_bandwidth + self.ragged) / reach,
             "l2": l2 / d.l2_bandwidth / reach,
-            "tensor": tensor * tail,
+            "tensor": tensor * tail / self._company(resident),
             "fp32": 2 * vector / d.fp32 * tail,
             "special": special / d.special * tail,
         }
@@ -343,6 +357,17 @@ class _Pricing:
         seconds = most + OVERLAP * (stack.sum(0) - most)
         seconds = seconds + d.launch_seconds + (1 + self._steps()) * waves * d.step_seconds
         return np.where(fits, seconds, np.inf), demand
+
+    def _beside(self, shared: Vector) -> Vector:
+        """Blocks that a multiprocessor holds at a time, each with `shared` bytes."""
+        d = self.device
+        most = np.minimum(d.shared_bytes / np.maximum(shared, 1), d.registers / self._registers())
+        return np.clip(np.floor(most), 1, MOST_BLOCKS)
+
+    def _company(self, resident: Vector) -> Vector:
+        """The share of the tensor cores' rate that the blocks beside one another reach."""
+        alone = (resident < 2) & (self.blocks > self.device.sms)
+        return np.where(alone & (not is_chain(self.body)), LONE, 1.0)
 
     def _steps(self) -> Vector:
         """Trips of one block's loops, all passes together."""
@@ -371,16 +396,3 @@ def _computed(parts: tuple[Term, ...]) -> bool:
     being copied straight into shared memory."""
     alone = len(parts) == 1 and isinstance(parts[0], Load)
     return not alone and not any(reduces(t) for t in parts)
-
-
-def _below(contraction: Contraction) -> frozenset[Load]:
-    """Loads that feed the operands of a contraction element by element."""
-    found: set[Load] = set()
-    stack = [*contraction.left, *contraction.right]
-    while stack:
-        term = stack.pop()
-        if isinstance(term, Load):
-            found.add(term)
-        elif not isinstance(term, (Reduce, Online)):
-            stack.extend(below(term))
-    return frozenset(found)

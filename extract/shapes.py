@@ -20,7 +20,7 @@ from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.footprint import Vector
 from nautile.terms import Axis, Online, Reduce, Term
 
-__all__ = ["PORTABLE_SHARED", "tensor_shapes"]
+__all__ = ["PORTABLE_SHARED", "is_chain", "tensor_shapes"]
 
 PORTABLE_SHARED = 101_376  # bytes of shared memory a block: runs on every card from sm_80 on
 ACCUMULATORS = 128 * 32 * 8  # a thread's 128, in eight warps
@@ -47,13 +47,14 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
         widths = widths + _padded(_product(own, tiles, one))
         if any(reduces(t) for parts, _ in c.sides for t in parts):
             packed = packed + _product(frozenset(c.axes), tiles, one)
-    if not _is_chain(body):
+    if not is_chain(body):
         return rows * widths <= ACCUMULATORS
     fragments = np.maximum(1, np.ceil(rows / (16 * WARPS)))
     return (fragments <= 2) & (fragments * (widths / 2 + packed / 4) <= CHAIN_REGISTERS)
 
 
-def _is_chain(body: Body) -> bool:
+def is_chain(body: Body) -> bool:
+    """Whether warps must own whole rows: a contraction takes another's result, or folds of one."""
     computed = any(
         reduces(t) for c in body.contractions.values() for parts, _ in c.sides for t in parts
     )

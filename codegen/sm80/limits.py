@@ -21,9 +21,9 @@ Measured on an H200 (bf16, the ratio to the library in the same run):
 - 4096^3: 128 x 128 x 32 0.58 of cuBLAS, 128 x 128 x 64 0.57, 256 x 128 x 64 0.56, 128 x 256 x 64
   0.55, 64 x 256 x 32 0.53, 128 x 256 x 32 0.46, 128 x 192 x 64 0.35, 128 x 64 and 64 x 128 0.43.
   Gated, 4096 x 4096 x 14336: 128 x (64 + 64) x 64 is 8% faster than 128 x (128 + 128) x 64. 16
-  rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of cuBLAS' tf32. Two blocks a multiprocessor hide each
-  other's barriers; more shared memory than PORTABLE_SHARED never paid (128 x 128 x 64 with four
-  slots, one block a multiprocessor: 0.51).
+  rows: 16 x 32 x 64 twice cuBLAS' speed; tf32 0.47 of cuBLAS' tf32. Two blocks a multiprocessor
+  hide each other's barriers; more shared memory than PORTABLE_SHARED never paid (128 x 128 x 64
+  with four slots, one block a multiprocessor: 0.51).
 - attention of 4096 keys, width 128, 128 x 64: 0.99 of FlashAttention 2, causal 1.02; 64 x 32 0.87,
   128 x 32 0.85, 64 x 64 with four warps 0.84 (two: 0.67), 128 x 64 with 8 warps 0.73, with three
   slots 0.77. Width 64, 128 x 64: 0.96, causal 1.06.
@@ -101,9 +101,11 @@ def chain_registers(row_fragments: int, columns: Sequence[int], packed: Sequence
 
 
 def chain_warps(rows: int, columns: Sequence[int], packed: Sequence[int]) -> int | None:
-    """Warps along the rows of a chain: the fewest that fit, or None."""
+    """Warps along the rows of a chain: the fewest that fit, or None. Blocks of 64 rows or fewer
+    give a warp 16, so that there are enough warps (measured: 64 x 64 is a quarter faster)."""
+    most = 2 if rows > 64 else 1
     for warps in (1, 2, 4, 8):
-        if rows % (16 * warps) == 0 and rows // (16 * warps) <= 2:
+        if rows % (16 * warps) == 0 and rows // (16 * warps) <= most:
             registers = chain_registers(rows // (16 * warps), columns, packed)
             if registers <= CHAIN_REGISTERS:
                 return warps
