@@ -11,6 +11,8 @@ kind ::= "normal" [":" scale]        about normal (a sum of eight uniforms), wit
        | "spread" [":" scale]        either sign, magnitudes 2**-8 .. 2**8
        | "ties" [":" scale]          multiples of one half, few of them distinct
        | "zeros" [":" scale]         exact zeros of both signs among normal values
+       | "edges" ":" scale {":" extent}  normal; every other element that is first or last along an
+                                     axis of more than 4 elements lies outside of all the rest
        | "rows" ":" width            constant along the last axis, which has `width` elements
        | "integers" ":" low ":" high low <= value < high, whole numbers
        | "bool" [":" probability]    1.0 with that probability (one half), else 0.0
@@ -149,6 +151,17 @@ def _zeros(draw: _Draw, scale: float = 1.0) -> Array:
     return draw.xp.where(kept, draw.normal() * scale, draw.sign() * 0.0)
 
 
+def _edges(draw: _Draw, scale: float, *shape: float) -> Array:
+    x, rest = draw.normal(), draw.index
+    edge = draw.xp.zeros(draw.index.shape, dtype=bool)
+    for extent in reversed([int(n) for n in shape]):
+        at = rest % extent
+        rest = rest // extent
+        edge |= ((at == 0) | (at == extent - 1)) & (extent > 4)
+    chosen = edge & ((draw.bits(3) & np.uint64(1)) != 0)
+    return draw.xp.where(chosen, draw.sign() * (5.0 + draw.xp.abs(x)), x) * scale
+
+
 def _integers(draw: _Draw, low: float, high: float) -> Array:
     span = np.uint64(max(int(high) - int(low), 1))
     return (draw.bits(0) % span).astype(np.float64) + float(int(low))
@@ -160,6 +173,7 @@ KINDS: dict[str, Callable[..., Array]] = {
     "spread": _spread,
     "ties": lambda draw, scale=1.0: draw.xp.rint(draw.normal() * 2.0) * 0.5 * scale,
     "zeros": _zeros,
+    "edges": _edges,
     "rows": lambda draw, width: draw.normal(draw.index // int(width)),
     "integers": _integers,
     "bool": lambda draw, chance=0.5: (draw.uniform() < chance).astype(np.float64),

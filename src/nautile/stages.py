@@ -203,9 +203,12 @@ def certify(result: Optimization) -> None:
     from nautile.certificate import certify as check
 
     assert result.plan is not None
+    o = result.options
     tiles = {b.kernel.name: b.tiles for b in result.built}
     with threadpool_limits(limits=1, user_api="blas"):
-        result.certificate = check(result.program, result.plan, tiles, seed=result.options.seed)
+        result.certificate = check(
+            result.program, result.plan, tiles, seed=o.seed, numerics=o.numerics
+        )
 
 
 def _maker(result: Optimization) -> Callable[[Kernel], Built]:

@@ -360,3 +360,34 @@ def test_a_program_too_long_to_look_at_is_compared_over_shorter_axes() -> None:
     assert "over the first 1024 positions" in right.checks[1].detail
     wrong = fused(program, replaced(is_apply("tanh"), lambda t: t.arguments[0]))  # type: ignore[attr-defined]
     assert certify(program, wrong).verdict == "fail"
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_maximum_that_misses_one_end_of_its_axis_fails(shift: int) -> None:
+    program = program_of(
+        "def top(X: bf16[N,V], *, N=90, V=777) -> f32[N]:\n"
+        "    y[n] = max[v](X[n,v])\n    return y\n"
+    )
+
+    def missed(term: Term) -> Term:
+        assert isinstance(term, Load)
+        row, column = term.coordinates
+        return Load(term.buffer, (row, apply("add", column, Const(shift))))
+
+    wrong = fused(program, replaced(lambda t: isinstance(t, Load), missed))
+    assert certify(program, fused(program)).verdict == "pass"
+    assert certify(program, wrong).verdict == "fail"
+
+
+def test_fast_rules_may_overflow_where_the_source_does_not() -> None:
+    program = program_of(
+        "def soft(X: f32[N,V], *, N=90, V=77) -> f32[N,V]:\n"
+        "    y[n,v] = softmax[v](X[n,v])\n    return y\n"
+    )
+
+    def is_shift(t: Term) -> bool:
+        return getattr(t, "operation", None) == "sub"
+
+    unshifted = fused(program, replaced(is_shift, lambda t: t.arguments[0]))  # type: ignore[attr-defined]
+    assert certify(program, unshifted).verdict == "fail"
+    assert certify(program, unshifted, numerics="fast").verdict == "pass"

@@ -128,3 +128,15 @@ def test_the_launcher_side_imports_numpy_alone(module: str) -> None:
         if isinstance(node, ast.ImportFrom):
             found.add((node.module or "").split(".")[0])
     assert found - set(sys.stdlib_module_names) == {"numpy"}
+
+
+def test_edges_hold_the_extremes_of_long_axes() -> None:
+    shape = (3, 50, 40)
+    x = samples.values("edges:2:3:50:40", 0, "x", np.arange(6000)).reshape(shape)
+    inner = np.abs(x[:, 1:-1, 1:-1])
+    assert inner.max() < 10.0
+    ends = np.abs(np.concatenate([x[:, 0], x[:, -1]], axis=None))
+    outside = ends >= 10.0
+    assert 0.4 < outside.mean() < 0.6
+    assert (ends[~outside] < 10.0).all()
+    assert set(np.unique(x.argmax(2))) & {0, 39} == {0, 39}

@@ -33,7 +33,7 @@ __all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
 
 Array = npt.NDArray[Any]
 Tiles = Mapping[str, Sequence[TileProgram]]
-_CASES = (("ordinary", 2), ("large", 1))
+_CASES = (("ordinary", 2), ("edges", 1), ("large", 1))
 _SAMPLES = 4096
 _LOADS = 1 << 21
 
@@ -83,7 +83,8 @@ def _check_kernel(subject: Subject, kernel: Kernel, programs: Sequence[TileProgr
 def _cases(subject: Subject, part: Part) -> Sequence[tuple[str, int]]:
     """Cases and blocks to look at; ordinary inputs only where the source takes seconds."""
     costly = any(is_costly(subject, t) for t in subject.targets if t.output in part.outputs)
-    return _CASES[:1] if costly else _CASES
+    cases = [(case, count) for case, count in _CASES if case in subject.cases]
+    return cases[:1] if costly else cases
 
 
 def _block_work(part: Part) -> int:

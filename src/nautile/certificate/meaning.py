@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, places
-from nautile.certificate.recipes import CASES
 from nautile.certificate.shorten import shortened
 from nautile.certificate.subject import Subject, Target
 from nautile.judge import MOST
@@ -80,7 +79,7 @@ def check_target(subject: Subject, target: Target, samples: int) -> Check:
     subject, target, short = affordable(subject, target)
     brief = shorter(subject, target, _COSTLY // 4)[:2] if is_costly(subject, target) else None
     found: list[tuple[str, Agreement]] = []
-    for case in CASES:
+    for case in subject.cases:
         limit = samples if case == "ordinary" else max(8, samples // 8)
         result = _compare_first(brief, (subject, target), case, limit)
         found.append((case, result))
@@ -126,7 +125,7 @@ def shorter(subject: Subject, target: Target, most: int) -> tuple[Subject, Targe
 
 def look_up_work(subject: Subject, target: Target) -> int:
     """Products of a look-up at the fewest places."""
-    grid = positions_for(subject, target, CASES[1], 8)
+    grid = positions_for(subject, target, "ties", 8)
     size = {a: len(p) for a, p in grid.items()}
     return work_of(target.term, size, subject.source.definitions)
 

@@ -4,7 +4,8 @@ Ordinary inputs are about normal. Two things are read off the program's structur
 that indexes another, or is compared with positions, stays within that range; and where a
 contraction without a scale of its own would hand numbers beyond a few units to what follows, the
 largest tensor in it is drawn smaller, so that a softmax further on is not a mere argmax.
-Adversarial inputs are large, tiny, full of ties, or of exact zeros.
+Adversarial inputs have their extremes at the ends of axes, are large, tiny, full of ties, or of
+exact zeros.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from nautile.certificate.magnitude import Magnitudes
 from nautile.dtypes import DTYPES
 from nautile.terms import Apply, Buffer, Index, Load, Program, Term, buffers, walk
 
-__all__ = ["CASES", "is_positive", "recipes"]
+__all__ = ["CASES", "float_kind", "is_positive", "recipes"]
 
-CASES = ("ordinary", "large", "tiny", "ties", "zeros")
+CASES = ("ordinary", "edges", "large", "tiny", "ties", "zeros")
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _MODEST = 4.0
 
 
 def recipes(program: Program, case: str = "ordinary") -> dict[str, str]:
     """The kind (see samples.py) by which each input of the program is drawn."""
-    scales = _scales(program) if case == "ordinary" else {}
+    scales = _scales(program) if case in ("ordinary", "edges") else {}
     kinds = {}
     for b in program.inputs:
         kind = DTYPES[b.dtype].kind
@@ -38,13 +39,16 @@ def recipes(program: Program, case: str = "ordinary") -> dict[str, str]:
             low, high = _range(program, b)
             kinds[b.name] = f"integers:{low}:{high}"
         else:
-            kinds[b.name] = _float_kind(case, b.dtype, scales.get(b.name, 1.0))
+            kinds[b.name] = float_kind(case, b, scales.get(b.name, 1.0))
     return kinds
 
 
-def _float_kind(case: str, dtype: str, scale: float) -> str:
-    largest = DTYPES[dtype].largest
+def float_kind(case: str, buffer: Buffer, scale: float = 1.0) -> str:
+    """How a tensor of floats is drawn in a case."""
+    largest = DTYPES[buffer.dtype].largest
     match case:
+        case "edges":
+            return ":".join(["edges", f"{scale:.6g}", *map(str, buffer.shape)])
         case "large":
             return f"normal:{min(1e4, largest / 8):g}"
         case "tiny":

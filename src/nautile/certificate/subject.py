@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from nautile.certificate.drawing import Array, Drawn
 from nautile.certificate.operands import rounded_operands
-from nautile.certificate.recipes import is_positive, recipes
+from nautile.certificate.recipes import CASES, float_kind, is_positive, recipes
 from nautile.dtypes import is_float
 from nautile.extract.kernel import Plan
 from nautile.inline import Definitions
@@ -101,9 +101,15 @@ class Subject:
     meant: Side
     operands: frozenset[str]
     targets: tuple[Target, ...]
+    numerics: str = "real"
     known: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
     tensors: dict[str, Drawn] = field(default_factory=dict, compare=False, init=False)
     answers: Answers = field(default_factory=Answers, compare=False, init=False)
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """How inputs are drawn in turn. Rules of the class `fast` assume that nothing overflows."""
+        return tuple(c for c in CASES if c != "large" or self.numerics != "fast")
 
     def kinds(self, case: str) -> dict[str, str]:
         """How inputs and shared intermediates are drawn in a case (one of recipes.CASES)."""
@@ -115,8 +121,7 @@ class Subject:
         kinds = recipes(self.program, case)
         for d in self.program.definitions:
             if d.name in self.cut:
-                spread = {"large": "normal:1e4", "tiny": "normal:0.001"}.get(case, case)
-                kinds[d.name] = "normal" if case == "ordinary" else spread
+                kinds[d.name] = float_kind(case, d.buffer)
                 if is_positive(d.body, self.program) or case == "positive":
                     kinds[d.name] = "uniform:0.5:1.5"
         return kinds
@@ -129,10 +134,12 @@ class Subject:
 
     def composed(self) -> Subject:
         """The same without cuts: everything follows from the program's inputs."""
-        return subject_of(self.program, self.plan, self.seed, cuts=False)
+        return subject_of(self.program, self.plan, self.seed, self.numerics, cuts=False)
 
 
-def subject_of(program: Program, plan: Plan, seed: int, *, cuts: bool = True) -> Subject:
+def subject_of(
+    program: Program, plan: Plan, seed: int, numerics: str = "real", *, cuts: bool = True
+) -> Subject:
     """Set up both sides. What the plan lacks is left to the structure check."""
     made = {o.buffer.name: o for k in plan.kernels for o in k.outputs}
     cut = _shared(program, plan, made) if cuts else frozenset()
@@ -144,7 +151,8 @@ def subject_of(program: Program, plan: Plan, seed: int, *, cuts: bool = True) ->
     chosen = _stored_side(made, held, frozenset())
     meant = _stored_side(made, held, operands) if operands else chosen
     targets = tuple(_target(k.name, o, named) for k in plan.kernels for o in k.outputs)
-    return Subject(program, plan, seed, cut, Side(own, held), chosen, meant, operands, targets)
+    source = Side(own, held)
+    return Subject(program, plan, seed, cut, source, chosen, meant, operands, targets, numerics)
 
 
 def _held(definition: Definition) -> str:
