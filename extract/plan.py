@@ -18,6 +18,7 @@ from nautile.extract.finish import Chosen, finish
 from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.regions import Region
 from nautile.extract.selection import Column, Selection
+from nautile.extract.trim import trim
 from nautile.snapshot import Snapshot
 from nautile.terms import Buffer, Program
 
@@ -105,7 +106,11 @@ def _pool(
     counts: dict[str, int] = {}
     classes: list[Classes] = []
     found: list[tuple[int, Candidate]] = []
-    for number, (region, snapshot) in enumerate(regions):
+    for number, (region, whole) in enumerate(regions):
+        snapshot = trim(whole)
+        if snapshot is not whole:
+            left_out = len(whole.classes) - len(snapshot.classes)
+            counts["trimmed"] = counts.get("trimmed", 0) + left_out
         own = Classes(snapshot, region.outputs, device, f"~{number}.", numerics)
         generator = Generator(own)
         candidates = generator.run()
