@@ -40,6 +40,7 @@ class Classes:
         self.axes: dict[int, tuple[Axis, ...]] = {
             c: snapshot.axes_of(snapshot.free[c]) for c in self.nodes
         }
+        self.extremes = {c: e for c, nodes in self.nodes.items() if (e := _extreme_of(nodes))}
         self._work: dict[tuple[int, Node], tuple[float, float, float, float]] = {}
         narrow = self._rounded() if numerics != "exact" else {}
         self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
@@ -204,3 +205,9 @@ class Classes:
             if self.snapshot.source.get(c) != node:
                 found.update(dict.fromkeys(self.snapshot.made.get(c, ())))
         return tuple(sorted(found))
+
+
+def _extreme_of(nodes: tuple[Node, ...]) -> frozenset[int]:
+    """The classes of which the nodes are the maximum or the minimum."""
+    extremes = (n for n in nodes if n.kind == "reduce" and n.payload[0] in ("max", "min"))
+    return frozenset(n.children[-1] for n in extremes)

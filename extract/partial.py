@@ -24,6 +24,9 @@ __all__ = ["Partial", "combine", "leaf", "stored"]
 
 LARGEST = 240  # classes of one body
 TENSOR, FMA, FOLD = 1, 2, 4
+UNROUNDED = frozenset(
+    ("neg", "abs", "where", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
+)
 
 
 @dataclass(slots=True)
@@ -78,6 +81,8 @@ def combine(
     if merged is None:
         return None
     choice, needs, work = merged
+    if _rounds_twice(classes, choice, needs):
+        return None
     need, follows = _joined(below)
     step = _step(node, below, need, follows)
     if step is None:
@@ -126,6 +131,35 @@ def _merge(
     for q, w in enumerate(classes.work(root, node)):
         total[q] += w
     return choice, needs, (total[0], total[1], total[2], total[3])
+
+
+def _rounds_twice(classes: Classes, choice: Mapping[int, Node], needs: frozenset[int]) -> bool:
+    """Whether a stored maximum (or minimum) meets the values that it was taken of, computed again
+    by this body: sums of another order and fused multiplications round differently, and a
+    difference that the source keeps at or below 0 might be far above."""
+    return any(
+        _rounds(choice, source)
+        for need in needs
+        for source in classes.extremes.get(need, ())
+        if source in choice
+    )
+
+
+def _rounds(choice: Mapping[int, Node], root: int) -> bool:
+    """Whether the body computes the class with arithmetic of its own."""
+    stack, seen = [root], {root}
+    while stack:
+        node = choice.get(stack.pop())
+        if node is None:
+            continue
+        if node.kind in ("reduce", "online"):
+            return True
+        if node.kind == "apply" and node.payload not in UNROUNDED:
+            return True
+        fresh = set(node.children) - seen
+        seen |= fresh
+        stack += fresh
+    return False
 
 
 def _joined(below: list[Partial]) -> tuple[dict[Axis, int], frozenset[tuple[Axis, int]]]:
