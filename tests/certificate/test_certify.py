@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nautile.certificate import certify, expected
+from nautile.certificate.recipes import recipes
 from nautile.codegen.lower import lower
 from nautile.codegen.tile import TileProgram
 from nautile.extract.kernel import Kernel, Part, Plan
@@ -391,3 +392,14 @@ def test_fast_rules_may_overflow_where_the_source_does_not() -> None:
     unshifted = fused(program, replaced(is_shift, lambda t: t.arguments[0]))  # type: ignore[attr-defined]
     assert certify(program, unshifted).verdict == "fail"
     assert certify(program, unshifted, numerics="fast").verdict == "pass"
+
+
+def test_the_input_that_makes_a_score_large_is_drawn_small() -> None:
+    program = program_of(
+        "def slopes(Q: f32[T,D], K: f32[S,D], b: f32[H], *, H=3, T=9, S=400, D=16) -> f32[H,T]:\n"
+        "    x[h,t,s] = sum[d](Q[t,d] * K[s,d]) * D**-0.5 + b[h] * s\n"
+        "    y[h,t] = sum[s](exp(x[h,t,s]))\n    return y\n"
+    )
+    kinds = recipes(program)
+    assert (kinds["Q"], kinds["K"]) == ("normal", "normal")
+    assert kinds["b"].startswith("normal:0.00")

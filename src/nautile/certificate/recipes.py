@@ -116,13 +116,14 @@ def _reads(term: Term, name: str) -> bool:
 
 def _scales(program: Program) -> dict[str, float]:
     """Scales for inputs of contractions whose results would be large."""
-    floats = {b.name: b for b in program.inputs if DTYPES[b.dtype].kind == "float"}
+    floats = {b.name: b for b in program.inputs if DTYPES[b.dtype].kind == "float" and b.shape}
     scales: dict[str, float] = {}
     for target in _sensitive(program):
         size = Magnitudes(program, scales).of(target)
-        chosen = _heaviest(target, floats)
-        if chosen and chosen not in scales and math.isfinite(size) and size > _MODEST:
-            scales[chosen] = 1.0 / size
+        if math.isfinite(size) and size > _MODEST:
+            chosen = _heaviest(program, target, floats, scales, 1.0 / size)
+            if chosen and chosen not in scales:
+                scales[chosen] = 1.0 / size
     return scales
 
 
@@ -136,11 +137,23 @@ def _sensitive(program: Program) -> Iterator[Term]:
         yield term
 
 
-def _heaviest(target: Term, floats: Mapping[str, Buffer]) -> str | None:
-    """The largest input of rank 2 or more that the target reads itself."""
-    read = [floats[b.name] for b in buffers(target) if b.name in floats and len(b.shape) > 1]
-    largest = max(read, key=lambda b: b.size, default=None)
-    return None if largest is None else largest.name
+def _heaviest(
+    program: Program,
+    target: Term,
+    floats: Mapping[str, Buffer],
+    scales: Mapping[str, float],
+    scale: float,
+) -> str | None:
+    """The input that the target reads itself and that makes it smallest when it is scaled; the
+    largest of equals. (A slope times a position is made small by the slope alone.)"""
+    read = [floats[b.name] for b in buffers(target) if b.name in floats]
+
+    def rank(b: Buffer) -> tuple[float, bool, int]:
+        size = Magnitudes(program, {**scales, b.name: scale}).of(target)
+        return float(f"{size:.2g}"), len(b.shape) < 2, -b.size
+
+    best = min(read, key=rank, default=None)
+    return None if best is None else best.name
 
 
 def is_positive(term: Term, program: Program) -> bool:
