@@ -37,7 +37,7 @@ def certify(
     """Check a plan (and the tile programs of its kernels, by kernel name) against its source.
 
     `samples` bounds the elements of one tensor that are compared on ordinary inputs; adversarial
-    ones take an eighth of it each. Under the numerics class `fast` there are no large inputs: its
+    ones take an eighth of it each. Under the numerics class `fast` no input is large: its
     rules assume that nothing overflows. A failed check is part of the result, never raised."""
     structure = _structure(program, plan)
     if not structure.passed:

@@ -18,7 +18,7 @@ from nautile.oracle.values import Array
 
 __all__ = ["Answers"]
 
-_GRIDS = 256
+_GRIDS = 64
 """Grids of one tensor that are kept: all of them are searched."""
 
 
@@ -26,6 +26,7 @@ _GRIDS = 256
 class _Known:
     at: tuple[Array, ...]
     grid: Array
+    bounds: tuple[tuple[int, int], ...]
 
     def part(self, wanted: Sequence[Array]) -> Array | None:
         """The elements at the wanted positions; None where one of them is not here."""
@@ -42,11 +43,15 @@ class _Known:
         return part
 
 
+def _bounds(at: Sequence[Array]) -> tuple[tuple[int, int], ...]:
+    """First and last position along each dimension; nothing lies in empty bounds."""
+    return tuple((int(a[0]), int(a[-1])) if len(a) else (0, -1) for a in at)
+
+
 def _within(mine: Array, theirs: Array) -> Array | slice | None:
-    """Where the positions `theirs` stand in `mine`, both in rising order; None if some do not."""
+    """Where the positions `theirs` stand in `mine`, both in rising order and `theirs` between the
+    ends of `mine`; None if some do not."""
     if len(theirs) > len(mine) or not len(theirs):
-        return None
-    if theirs[0] < mine[0] or theirs[-1] > mine[-1]:
         return None
     places = mine.searchsorted(theirs)
     if not np.array_equal(mine[places], theirs):
@@ -66,16 +71,18 @@ class Answers:
 
     def find(self, tensor: Hashable, question: Question) -> Array | None:
         """The grid of a question, the newest answers first; None where it was not computed."""
+        bounds = _bounds(question.at)
         for known in reversed(self.known.get(tensor, ())):
-            part = known.part(question.at)
-            if part is not None:
-                return part
+            if all(a <= c and d <= b for (a, b), (c, d) in zip(known.bounds, bounds, strict=True)):
+                part = known.part(question.at)
+                if part is not None:
+                    return part
         return None
 
     def keep(self, tensor: Hashable, question: Question, grid: Array) -> None:
         """Remember a computed grid."""
         own = self.known.setdefault(tensor, deque())
-        own.append(_Known(question.at, grid))
+        own.append(_Known(question.at, grid, _bounds(question.at)))
         self.order.append(tensor)
         self.held += grid.nbytes
         if len(own) > _GRIDS:
