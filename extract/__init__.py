@@ -1,6 +1,6 @@
 """Extraction: from saturated e-graphs to the cheapest set of kernels, with a bound and a gap.
 
-Device profiles, the roofline, candidate kernels and the exact choice; see DESIGN section 6.
+Device profiles, the roofline, candidate kernels and the exact choice among them.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Certificate:
         return tuple(c for c in self.checks if not c.passed)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON object of a certificate (DESIGN 9)."""
+        """The JSON object of a certificate."""
         return {
             "verdict": self.verdict,
             "checks": [asdict(c) for c in self.checks],
