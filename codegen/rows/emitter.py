@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nautile.codegen.expression import LOG2E, Level, Printer
 from nautile.codegen.headers import inline
@@ -13,13 +12,13 @@ from nautile.codegen.kernel_text import (
     indented,
     parameters,
     pointer,
-    scalar_load,
     scalar_store,
     wide_offset,
 )
 from nautile.codegen.rows.accesses import Access
-from nautile.codegen.rows.geometry import Geometry, geometry
+from nautile.codegen.rows.geometry import geometry
 from nautile.codegen.rows.kept import kept_values
+from nautile.codegen.rows.reading import CHUNK, Reader, row_dependent
 from nautile.codegen.rows.states import merge_lines, start, state_type, update
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
@@ -27,15 +26,11 @@ from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
-from nautile.terms import Apply, Axis, Buffer, Const, Index, Term, transform, walk
+from nautile.terms import Apply, Buffer, Const, Term
 
 __all__ = ["emit_rows"]
 
 _KEPT = "kept"  # arrays of values held from one pass to the next
-_CHUNK = Axis("#chunk", 0, 1)
-_WIDE = 16  # elements a thread that may stay widened
-_EARLY = 16  # registers a thread for what all rows share
-_LONE = 512
 _MAX_BLOCKS = 2**31 - 1
 
 
@@ -48,21 +43,8 @@ def emit_rows(program: RowProgram, name: str, precise: bool) -> CudaKernel:
 
 
 @dataclass(slots=True)
-class _Emitter:
-    rows: RowProgram
-    name: str
-    precise: bool
-    reads: dict[str, Access]
-    keys: dict[str, str]
-    shape: Geometry
-    body: list[str] = field(default_factory=list)
-    names: Counter[str] = field(default_factory=Counter)
-    printer: Printer = field(init=False)
-    loaded: dict[str, str] = field(default_factory=dict)
-    running: frozenset[str] = frozenset()
-    kept: dict[Term, Ref] = field(default_factory=dict)
-    arrays: set[str] = field(default_factory=set)
-    depth: int = 1
+class _Emitter(Reader):
+    """Passes over the columns, merges across threads, stores."""
 
     @classmethod
     def of(cls, rows: RowProgram, name: str, precise: bool) -> _Emitter:
@@ -77,7 +59,7 @@ class _Emitter:
         unique: dict[object, str] = {}
         keys = {n: unique.setdefault((a.buffer, a.offset, a.guards), n) for n, a in reads.items()}
         every = [a for n, a in element.items() if keys[n] == n]
-        cached = [a for a in every if _row_dependent(a, rows) and a.base is not None]
+        cached = [a for a in every if row_dependent(a, rows) and a.base is not None]
         shape = geometry(rows, every, writes, cached)
         made = cls(rows, name, precise, reads, keys, shape)
         if shape.blocks > _MAX_BLOCKS:
@@ -85,22 +67,13 @@ class _Emitter:
         axes = frozenset(rows.rows)
         levels = [
             Level(axes, prefix="ru"),
-            Level(axes | {_CHUNK}, prefix="ck"),
-            Level(axes | {_CHUNK, rows.column}, prefix="el"),
+            Level(axes | {CHUNK}, prefix="ck"),
+            Level(axes | {CHUNK, rows.column}, prefix="el"),
         ]
         made.printer = Printer(levels, made.leaf, precise=precise, counter=made.names)
         return made
 
     # -- text -----------------------------------------------------------------------------------
-
-    def put(self, *lines: str) -> None:
-        self.body += [indented(line, self.depth) for line in lines]
-
-    def flush(self, level: int) -> None:
-        """Write out what the printer has collected for a level."""
-        lines = self.printer.levels[level].lines
-        self.put(*lines)
-        lines.clear()
 
     def kernel(self) -> CudaKernel:
         self._head()
@@ -147,38 +120,6 @@ class _Emitter:
 
     # -- leaves ---------------------------------------------------------------------------------
 
-    def leaf(self, term: Term) -> str:
-        if isinstance(term, Index):
-            return f"i_{identifier(term.axis.name)}"
-        if isinstance(term, Ref):
-            return self._tile(term.tile)
-        raise LoweringError(f"{self.name}: a {type(term).__name__} inside a pointwise value")
-
-    def _tile(self, tile: Tile) -> str:
-        if tile.name in self.arrays:
-            return f"{tile.name}[i * {self.shape.width} + e]"
-        if tile.name not in self.rows.reads:
-            return tile.name
-        key = self.keys[tile.name]
-        access = self.reads[key]
-        if key in self.loaded:
-            return f"(nt_get_{access.buffer.dtype}({self.loaded[key]}, e))"
-        offset = wide_offset(access.buffer, access.offset)
-        guards = [(self.printer.value(c), n) for c, n in access.guards]
-        return scalar_load(access.buffer, self.printer.value(offset), guards)
-
-    def term(self, root: Term) -> Term:
-        """The term over reads and folds, running values marked as changing with the chunk,
-        those that an earlier pass holds read back."""
-
-        def step(term: Term) -> Term:
-            if isinstance(term, Ref) and term.tile.name in self.running:
-                tile = term.tile
-                return Ref(Tile(tile.name, (*tile.axes, _CHUNK), tile.dtype))
-            return self.kept.get(term, term)
-
-        return transform(self.rows.expand(root), step)
-
     # -- passes ---------------------------------------------------------------------------------
 
     def _pass(self, number: int, step: Pass, keep: tuple[Term, ...]) -> None:
@@ -213,84 +154,6 @@ class _Emitter:
             else:
                 first = start(fold.monoid, carrier(fold.target.dtype))
                 self.put(f"{kind} {fold.target.name} = {first};")
-
-    def _wanted(self, step: Pass) -> list[str]:
-        """Keys of the element reads of a pass, in order."""
-        roots = [self.term(Ref(f.source)) for f in step.folds]
-        roots += [self.term(Ref(w.source)) for w in step.writes]
-        refs = (t.tile.name for t in walk(*roots) if isinstance(t, Ref))
-        keys = dict.fromkeys(self.keys[n] for n in refs if n in self.rows.reads)
-        return [k for k in keys if self.rows.column in self.reads[k].offset.free]
-
-    def _vector(self, access: Access) -> bool:
-        """Whether the access goes by whole vectors."""
-        need = min(self.shape.width, max(1, 16 // access.bytes))
-        return access.base is not None and access.width(self.rows.column.extent) >= need
-
-    def _preload(self, wanted: list[str]) -> None:
-        """Start the loads of a pass, all vectors of a thread at once."""
-        fresh = [
-            k
-            for k in wanted
-            if k not in self.loaded
-            and self._vector(self.reads[k])
-            and _row_dependent(self.reads[k], self.rows)
-        ]
-        if not fresh:
-            return
-        fresh += self._early()
-        g = self.shape
-        lines: list[str] = []
-        for key in fresh:
-            size = self.reads[key].bytes * g.width
-            self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
-            load = self._load(key, kept=not _row_dependent(self.reads[key], self.rows))
-            if self.ragged:
-                load = f"c0 < {self.rows.column.extent} ? {load} : nt_zeros<{size}>()"
-            lines.append(f"v_{key}[i] = {load};")
-            self.loaded[key] = f"v_{key}[i]"
-        self.flush(0)
-        self._vector_loop(lines)
-
-    def _early(self) -> list[str]:
-        """Keys of what all rows share, loaded with the first pass where a row takes half of a
-        multiprocessor's threads (nothing else hides the wait then) and it is little enough."""
-        g = self.shape
-        if not g.resident or g.chunks > 1 or g.row_threads < _LONE:
-            return []
-        every = dict.fromkeys(k for step in self.rows.passes for k in self._wanted(step))
-        shared = [
-            k
-            for k in every
-            if k not in self.loaded
-            and self._vector(self.reads[k])
-            and not _row_dependent(self.reads[k], self.rows)
-        ]
-        words = sum(max(1, self.reads[k].bytes * g.width // 4) for k in shared)
-        return shared if words * g.held <= _EARLY else []
-
-    @property
-    def ragged(self) -> bool:
-        g = self.shape
-        return g.vectors % (g.row_threads * g.held) != 0
-
-    def _load(self, key: str, kept: bool) -> str:
-        access = self.reads[key]
-        assert access.base is not None
-        base = self.printer.assign(wide_offset(access.buffer, access.base))
-        size = access.bytes * self.shape.width
-        place = f"{pointer(access.buffer)} + {base} + c0"
-        return f"nt_load<{size}, {'true' if kept else 'false'}>({place})"
-
-    def _vector_loop(self, lines: list[str]) -> None:
-        """A loop over the vectors of a thread; c0 is the first column of vector i."""
-        g = self.shape
-        origin = "" if g.resident and g.chunks == 1 else "first + "
-        self.put("#pragma unroll", f"for (int i = 0; i < {g.held}; i++) {{")
-        self.depth += 1
-        self.put(f"const int c0 = ({origin}t + i * {g.row_threads}) * {g.width};", *lines)
-        self.depth -= 1
-        self.put("}")
 
     def _phases(self, step: Pass, keep: tuple[Term, ...]) -> None:
         for fold in step.folds:
@@ -374,24 +237,6 @@ class _Emitter:
         folds = [f for p in self.rows.passes for f in p.folds if f.monoid == "max"]
         return {f.target.name: self.rows.source(f) for f in folds}
 
-    def _narrow(self, loaded: dict[str, str], wanted: list[str]) -> list[str]:
-        """Cached vectors of narrow floats that a loop reads: where a thread holds many elements,
-        their widened copies must not outlive it."""
-        if self.shape.held * self.shape.width <= _WIDE:
-            return []
-        return [loaded[k] for k in wanted if k in loaded and self.reads[k].bytes < 4]
-
-    def _inner_loads(self, wanted: list[str]) -> list[str]:
-        """Vector loads of what all rows share, inside the loop over vectors."""
-        lines = []
-        for key in wanted:
-            if key in self.loaded or not self._vector(self.reads[key]):
-                continue
-            name = f"w_{key}"
-            lines.append(f"const auto {name} = {self._load(key, kept=True)};")
-            self.loaded[key] = name
-        return lines
-
     def _element_store(self, write: Write) -> tuple[list[str], list[str], list[str]]:
         """Lines inside the element loop, before it, and after it."""
         access = Access.of(write.buffer, write.coordinates, self.rows.column)
@@ -466,11 +311,6 @@ class _Emitter:
 def _fields(fold: Fold) -> list[str]:
     extreme = fold.monoid in ("argmax", "argmin")
     return [f"{fold.target.name}_value", fold.target.name] if extreme else [fold.target.name]
-
-
-def _row_dependent(access: Access, rows: RowProgram) -> bool:
-    """Whether different rows read different elements."""
-    return any(a in access.offset.free for a in rows.rows) or not rows.rows
 
 
 def _buffers(rows: RowProgram) -> tuple[list[Buffer], list[Buffer]]:
