@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FLOOR", "LARGEST", "Verdict", "from_json", "judge", "to_json"]
+__all__ = ["FLOOR", "LARGEST", "Verdict", "from_json", "judge", "row_rms", "to_json"]
 
 Array = npt.NDArray[Any]
 RATIO = 2.0
@@ -124,7 +124,7 @@ def _errors(x: Array, y: Array, z: Array, usable: Array, floor: float) -> Verdic
         return Verdict(True, 0.0, 0.0, x.size, "nothing finite to compare")
     with np.errstate(invalid="ignore"):
         e, n, s = (np.where(usable, v, 0.0) for v in (x - y, z - y, y))
-    scale = _row_rms(s, usable)
+    scale = row_rms(s, usable)
     total = _rms(e, usable)
     budget = max(_rms(n, usable), floor * _rms(s, usable))
     relative = _largest_relative(e, s, scale)
@@ -136,7 +136,7 @@ def _errors(x: Array, y: Array, z: Array, usable: Array, floor: float) -> Verdic
 
 def _bad_rows(e: Array, n: Array, usable: Array, scale: Array, floor: float) -> list[str]:
     """Rows whose error passes their own naive error, that of all rows and the floor."""
-    own, naive = _row_rms(e, usable), _row_rms(n, usable)
+    own, naive = row_rms(e, usable), row_rms(n, usable)
     typical = np.divide(naive, scale, out=np.zeros_like(scale), where=scale > 0)
     pooled = float(np.sqrt(np.mean(typical**2)))
     least = min(floor, 2.0**-22) * float(np.sqrt(np.mean(scale**2)))
@@ -154,7 +154,8 @@ def _rms(v: Array, usable: Array) -> float:
     return top * float(np.sqrt(((v / top) ** 2).sum() / usable.sum()))
 
 
-def _row_rms(v: Array, usable: Array) -> Array:
+def row_rms(v: Array, usable: Array) -> Array:
+    """The root mean square of each row's usable elements (others are 0), without overflow."""
     top = np.abs(v).max(axis=1, keepdims=True, initial=0.0)
     unit = np.divide(v, top, out=np.zeros_like(v), where=top > 0)
     count = np.maximum(usable.sum(axis=1), 1)

@@ -403,3 +403,13 @@ def test_the_input_that_makes_a_score_large_is_drawn_small() -> None:
     kinds = recipes(program)
     assert (kinds["Q"], kinds["K"]) == ("normal", "normal")
     assert kinds["b"].startswith("normal:0.00")
+
+
+def test_products_beyond_every_square_are_compared() -> None:
+    program = program_of(
+        "def product(X: f32[N,C], *, N=30, C=45) -> f32[N]:\n"
+        "    y[n] = prod[c](X[n,c])\n    return y\n"
+    )
+    wrong = fused(program, lambda t: apply("mul", t, Const(1.01)))
+    assert certify(program, fused(program)).verdict == "pass"
+    assert "large" in certify(program, wrong).failures[0].detail

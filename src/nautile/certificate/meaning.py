@@ -19,7 +19,7 @@ from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, places
 from nautile.certificate.shorten import shortened
 from nautile.certificate.subject import Subject, Target
-from nautile.judge import MOST
+from nautile.judge import MOST, row_rms
 from nautile.oracle import evaluate
 from nautile.oracle.work import work_of
 from nautile.terms import Axis, Term
@@ -192,7 +192,7 @@ def _close(x: Array, y: Array, z: Array) -> Agreement:
         return Agreement(True, 0.0, x.size, "nan")
     y0 = np.where(usable, y, 0.0)
     error = np.abs(np.where(usable, x, 0.0) - y0)
-    scale = np.maximum(np.abs(y0), np.sqrt(np.mean(y0**2, axis=1, keepdims=True)))
+    scale = np.maximum(np.abs(y0), row_rms(y0, usable)[:, None])
     known = np.isfinite(z) & usable
     slack = np.where(known, np.abs(np.where(known, z, 0.0) - y0) * _SHARE, scale * 1e-6)
     relative = np.divide(error, scale, out=np.where(error == 0, 0.0, MOST), where=scale > 0)
