@@ -19,7 +19,7 @@ __all__ = ["CHUNK", "Reader", "row_dependent"]
 CHUNK = Axis("#chunk", 0, 1)
 _WIDE = 16  # elements a thread that may stay widened
 _EARLY = 16  # registers a thread for what all rows share
-_LONE = 512
+_LONE = 512  # threads of a row from which on a multiprocessor has few other rows
 
 
 @dataclass(slots=True)
