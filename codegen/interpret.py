@@ -81,7 +81,7 @@ def run_program(programs: Iterable[TileProgram], arrays: MutableMapping[str, Arr
             name, shape = piece.buffer.name, piece.buffer.shape
             if name not in arrays:
                 arrays[name] = np.zeros(shape, storage(piece.buffer.dtype))
-            arrays[name][piece.positions] = piece.values
+            arrays[name][piece.positions] = piece.values if shape else piece.values[-1]
 
 
 @dataclass(slots=True)

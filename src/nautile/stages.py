@@ -39,6 +39,7 @@ NUMERICS: Mapping[str, tuple[str, ...]] = {
     "real": ("exact", "real"),
     "fast": ("exact", "real", "fast"),
 }
+_GROWTH = 10  # e-nodes for each term of a region
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def saturate(result: Optimization, worker: Worker | None = None) -> None:
 
     o = result.options
     chosen = rules.load(o.packs, classes=NUMERICS[o.numerics])
-    limits = Limits(rows=o.rows, seconds=o.seconds, memory_bytes=o.memory)
+    limits = Limits(rows=o.rows, growth=_GROWTH, seconds=o.seconds, memory_bytes=o.memory)
     result.regions = cut(result.program)
     own = Worker() if worker is None else None
     try:

@@ -77,6 +77,14 @@ def test_rows_stop_it(worker: Worker) -> None:
     assert len(snapshot.classes[snapshot.roots[0]]) >= 1
 
 
+def test_growth_stops_it_in_proportion_to_the_region(worker: Worker) -> None:
+    snapshot = worker.saturate(exploding(), WILD, limits=Limits(growth=2))
+    assert snapshot.report.stop == "rows"
+    assert snapshot.report.rows < 5000
+    small = worker.saturate(ATTENTION, REAL, limits=Limits(growth=10))
+    assert small.report.stop == "saturated"
+
+
 def test_iterations_stop_it(worker: Worker) -> None:
     snapshot = worker.saturate(exploding(8), WILD, limits=Limits(iterations=2))
     assert (snapshot.report.stop, snapshot.report.iterations) == ("iterations", 2)

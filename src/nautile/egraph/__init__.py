@@ -26,13 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "encode", "job_of", "saturate", "unsound"]
 
+_SMALL = 600  # e-nodes that any region may have
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Budgets of one saturation: e-nodes, seconds, iterations, and bytes of memory that it may add
-    to the child process."""
+    to the child process. `growth`, where given, is the number of e-nodes for each term of a region
+    (600 in any case): known regions stay under four; what comes after ten is orders of one product,
+    and extraction pays for each."""
 
     rows: int = 50_000
+    growth: int | None = None
     seconds: float = 10.0
     iterations: int = 30
     memory_bytes: int = 4 << 30
@@ -75,11 +80,17 @@ def job_of(region: Region, rules: tuple[Rule, ...], limits: Limits) -> Job:
         terms=len(region.terms),
         rules=list(_texts(rules)),
         real=any(rule.numerics in ("real", "fast") for rule in rules),
-        rows=limits.rows,
+        rows=_rows(limits, len(region.terms)),
         seconds=limits.seconds,
         iterations=limits.iterations,
         memory_bytes=limits.memory_bytes,
     )
+
+
+def _rows(limits: Limits, terms: int) -> int:
+    if limits.growth is None:
+        return limits.rows
+    return min(limits.rows, max(_SMALL, limits.growth * terms))
 
 
 @lru_cache(maxsize=8)
