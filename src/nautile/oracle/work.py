@@ -6,21 +6,24 @@ import math
 from collections.abc import Mapping
 
 from nautile.inline import Definitions
-from nautile.terms import Axis, Load, Online, Reduce, Term, walk
+from nautile.terms import Apply, Axis, Load, Online, Reduce, Term, walk
 
 __all__ = ["work_of"]
 
 
-def work_of(term: Term, size: Mapping[Axis, int], definitions: Definitions) -> int:
+def work_of(
+    term: Term, size: Mapping[Axis, int], definitions: Definitions, *, pointwise: int = 1
+) -> int:
     """Elements of all reductions' bodies, when free axes have `size` positions each and definitions
-    are evaluated once, wherever they are read."""
+    are evaluated once, wherever they are read. An element that is no product of two smaller
+    tensors' elements counts `pointwise` times (matrix products are the cheapest by far)."""
     wanted: dict[str, dict[Axis, int]] = {}
-    total = _visit(term, size, definitions, wanted)
+    total = _visit(term, size, definitions, wanted, pointwise)
     done: set[tuple[str, tuple[int, ...]]] = set()
     while fresh := [(n, s) for n, s in wanted.items() if (n, tuple(s.values())) not in done]:
         for name, sizes in fresh:
             done.add((name, tuple(sizes.values())))
-            total += _visit(definitions[name][1], dict(sizes), definitions, wanted)
+            total += _visit(definitions[name][1], dict(sizes), definitions, wanted, pointwise)
     return total
 
 
@@ -29,6 +32,7 @@ def _visit(
     size: Mapping[Axis, int],
     definitions: Definitions,
     wanted: dict[str, dict[Axis, int]],
+    pointwise: int,
 ) -> int:
     """The reductions of one term, and the definitions that it asks for (in `wanted`)."""
     parts = list(walk(root))
@@ -36,7 +40,8 @@ def _visit(
     total = 0
     for t in parts:
         if isinstance(t, (Reduce, Online)):
-            total += math.prod(seen.get(a, a.extent) for a in {*t.body.free, t.axis})
+            elements = math.prod(seen.get(a, a.extent) for a in {*t.body.free, t.axis})
+            total += elements * (1 if _contracts(t.body) else pointwise)
         if isinstance(t, Load) and t.buffer.name in definitions:
             axes = definitions[t.buffer.name][0]
             known = wanted.setdefault(t.buffer.name, dict.fromkeys(axes, 1))
@@ -44,3 +49,12 @@ def _visit(
                 read = math.prod(seen.get(a, a.extent) for a in coordinate.free)
                 known[axis] = max(known[axis], min(read, axis.extent))
     return total
+
+
+def _contracts(body: Term) -> bool:
+    """A product whose factors each lack an axis of it."""
+    return (
+        isinstance(body, Apply)
+        and body.operation == "mul"
+        and all(factor.free != body.free for factor in body.arguments)
+    )
