@@ -39,7 +39,7 @@ NUMERICS: Mapping[str, tuple[str, ...]] = {
     "real": ("exact", "real"),
     "fast": ("exact", "real", "fast"),
 }
-_GROWTH = 10  # e-nodes for each term of a region
+_GROWTH = 20  # e-nodes for each term of a region
 
 
 @dataclass(frozen=True, slots=True)
