@@ -80,7 +80,7 @@ def test_rows_stop_it(worker: Worker) -> None:
 def test_growth_stops_it_in_proportion_to_the_region(worker: Worker) -> None:
     snapshot = worker.saturate(exploding(), WILD, limits=Limits(growth=2))
     assert snapshot.report.stop == "rows"
-    assert snapshot.report.rows < 5000
+    assert max(snapshot.report.growth) <= 2500  # a rule ends before rows are looked at
     small = worker.saturate(ATTENTION, REAL, limits=Limits(growth=10))
     assert small.report.stop == "saturated"
 
