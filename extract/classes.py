@@ -90,7 +90,8 @@ class Classes:
         sum: a rule that moves factors about may make such products, but never one worth storing."""
         source = self.snapshot.source
         summed = {n.children[-1] for n in source.values() if n.kind in ("reduce", "online")}
-        inside = {c for c in summed if source[c].kind == "apply" and source[c].payload == "mul"}
+        bodies = {c: source[c] for c in summed if c in source}
+        inside = {c for c, n in bodies.items() if n.kind == "apply" and n.payload == "mul"}
         most = max((self.volume(c) for c in source if c not in inside), default=math.inf)
         return frozenset(c for c in self.nodes if self.volume(c) > most)
 

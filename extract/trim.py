@@ -32,7 +32,24 @@ def trim(snapshot: Snapshot, limit: int = CLASSES) -> Snapshot:
         kept = _reached(snapshot, _narrowed(snapshot, cost, width))
         if len(kept) <= limit:
             break
-    return replace(snapshot, classes=kept)
+    return _only(snapshot, kept)
+
+
+def _only(snapshot: Snapshot, kept: Mapping[int, tuple[Node, ...]]) -> Snapshot:
+    """The snapshot of the kept classes alone. Source nodes may be left out too: where terms of the
+    source turned out equal, only the first one's children are sure to be reached."""
+    return replace(
+        snapshot,
+        classes=kept,
+        free={c: v for c, v in snapshot.free.items() if c in kept},
+        dtype={c: v for c, v in snapshot.dtype.items() if c in kept},
+        made={c: v for c, v in snapshot.made.items() if c in kept},
+        source={
+            c: n
+            for c, n in snapshot.source.items()
+            if c in kept and all(k in kept for k in n.children)
+        },
+    )
 
 
 def _own(snapshot: Snapshot, c: int, node: Node) -> float:

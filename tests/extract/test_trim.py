@@ -19,6 +19,14 @@ QUOTIENT = """def f(x: f32[N], g: f32[N], *, N=1048576) -> f32[N]:
 """
 
 
+SINGLE = """def f(x: f32[N,M], *, N=1024, M=256) -> f32[N,1]:
+    v[n, k: 1] = sum[m](x[n, m])
+    u[n, k: 1] = logsumexp[j](v[n, j])
+    y[n, k: 1] = logsumexp[j](u[n, j])
+    return y
+"""
+
+
 @pytest.fixture(scope="module")
 def exploded() -> Snapshot:
     (region,) = cut(lang.parse(QUOTIENT)[0])
@@ -57,3 +65,22 @@ def test_the_choice_on_a_trimmed_graph_reads_the_least(
     plan = choose([(cut(program)[0], exploded)], program, device("h200"), numerics="fast")
     assert [k.prediction.reads_bytes for k in plan.kernels] == [4 << 20]
     assert plan.pruned["trimmed"] > 0
+
+
+def test_source_terms_that_turned_out_equal_are_left_out_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """logsumexp over one entry is the entry: the exponentials of the source are out of reach."""
+    program = lang.parse(SINGLE)[0]
+    (region,) = cut(program)
+    laws = rules.load(None, classes=("exact", "real"))
+    whole = saturate(region.outputs, laws, limits=Limits(rows=1500), in_process=True)
+    left = trim(whole, 30)
+    assert len(left.source) < len(whole.source)
+    assert all(k in left.classes for n in left.source.values() for k in n.children)
+    fields = (left.source, left.free, left.dtype, left.made)
+    assert all(set(field) <= set(left.classes) for field in fields)
+    monkeypatch.setattr("nautile.extract.plan.trim", partial(trim, limit=30))
+    plan = choose([(region, whole)], program, device("h200"))
+    assert plan.pruned["trimmed"] > 0
+    assert [o.buffer.name for o in plan.kernels[-1].outputs] == ["y"]
