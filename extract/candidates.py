@@ -243,6 +243,7 @@ class Generator:
     ) -> list[tuple[Candidate, Candidate]]:
         excess, value = self._excess(pool)
         new = None if fresh is None else {id(c) for c in fresh}
+        read = [reads(c) for c in pool]
         ranked = []
         for (i, a), (j, b) in itertools.combinations(enumerate(pool), 2):
             if new is not None and id(a) not in new and id(b) not in new:
@@ -250,7 +251,7 @@ class Generator:
             over = excess[id(a)] + excess[id(b)] - (ceiling - value)
             if over > self._saving(min(a.seconds, b.seconds), 1 << 62) or not _apart(a, b):
                 continue
-            shared = _shared(a, b)
+            shared = _shared(read[i], read[j])
             over -= self._saving(min(a.seconds, b.seconds), shared)
             if shared and over <= 0:
                 ranked.append((over, i, j))
@@ -304,9 +305,8 @@ def _apart(a: Candidate, b: Candidate) -> bool:
     return not (a.makes & b.makes or a.makes & b.needs or b.makes & a.needs)
 
 
-def _shared(a: Candidate, b: Candidate) -> int:
+def _shared(x: Mapping[str, int], y: Mapping[str, int]) -> int:
     """Bytes that both read, if they are at least a fifth of what the busier one reads, else 0."""
-    x, y = reads(a), reads(b)
     shared = sum(n for name, n in x.items() if name in y)
     return shared if 5 * shared >= max(sum(x.values()), sum(y.values())) else 0
 

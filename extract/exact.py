@@ -9,14 +9,20 @@ minimise sum cost[k] x[k]
 (4) one maker at most                  sum_k z[k,o] <= 1
 ```
 
-(2) summed over the alternatives for o is what makes the relaxation tight. Selections whose makers
-wait for one another are cut off lazily: the makers round a cycle may not all be chosen.
+(5) knots have outside help            sum_k z[k,o] <= sum_{k: makes some of S, needs none} x[k]
+(6) rings o_1 .. o_n are open          sum_i sum_{k: makes o_i, needs o_(i+1)} z[k,o_i] <= n - 1
+
+(2) summed over the alternatives for o is what makes the relaxation tight. (5) and (6) keep makers
+from waiting for one another: of a knot, a set S of items, the first that is made needs none (the
+loop formulas of Lin, Zhao, "ASSAT", Artificial Intelligence 157, 2004), and an item has at most one
+maker. The knots of all columns are there from the start; those that an answer ties, and a ring of
+each, are added lazily.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +38,7 @@ __all__ = ["Exact", "relaxation", "runners_up"]
 RUNNER_NODES = 200  # branches of the search for one runner-up
 MANY = 60  # columns from which on the linear relaxation is asked first
 
-Cut = tuple[tuple[int, int | None], ...]  # (column, item made) pairs; None: the column runs
+Ring = tuple[tuple[int, int], ...]  # (item, item that its maker needs) round a cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +81,26 @@ class Exact:
         incumbent: Selection | None,
     ) -> Selection | None:
         deadline = time.monotonic() + self.seconds
-        cuts: list[Cut] = [tuple((k, None) for k in sorted(cut)) for cut in self.cuts]
+        knots, rings = (
+            _knots(columns, [(k, o) for k in kept for o in columns[k].makes]),
+            list[Ring](),
+        )
         bound = 0.0
         while True:
             left = max(0.1, deadline - time.monotonic())
-            model = _Model(columns, roots, kept, cuts, self.force)
+            model = _Model(columns, roots, kept, self.force, self.cuts, knots, rings)
             answer = model.run(left, self.relative_gap, self.nodes)
             if answer is None:
                 return _bounded(incumbent, bound)
             maker, lower = answer
             bound = max(bound, lower)
-            rings = _rings(columns, maker)
-            if not rings:
+            tied = _knots(columns, [(k, o) for o, k in maker.items()])
+            if not tied:
                 return selection(columns, maker, bound=self._settled(columns, maker, bound))
             if time.monotonic() > deadline:
                 return _bounded(incumbent, bound)
-            cuts += rings
+            knots += tied
+            rings += [_ring(columns, maker, knot) for knot in tied]
 
     def _settled(self, columns: Sequence[Column], maker: Mapping[int, int], bound: float) -> float:
         cost = sum(columns[k].cost for k in set(maker.values()))
@@ -102,7 +112,7 @@ def _within_reach(
 ) -> list[int]:
     """The columns that a selection of cost `ceiling` may use: a column whose reduced cost in the
     linear relaxation passes what is left up to the ceiling is in none (it makes one item here)."""
-    model = _Model(columns, roots, kept, [], frozenset())
+    model = _Model(columns, roots, kept)
     answer = model.reduced_costs()
     if answer is None or not np.isfinite(ceiling):
         return kept
@@ -136,17 +146,22 @@ def runners_up(
     return tuple(found)
 
 
-def _rings(columns: Sequence[Column], maker: Mapping[int, int]) -> list[Cut]:
-    """For each knot of makers that wait for one another, the makers round one cycle."""
+def _knots(columns: Sequence[Column], makers: Iterable[tuple[int, int]]) -> list[frozenset[int]]:
+    """The sets of items whose makers, (column, item) pairs, wait for one another."""
     graph: Any = nx.DiGraph()
-    graph.add_edges_from((n, o) for o, k in sorted(maker.items()) for n in sorted(columns[k].needs))
-    rings: list[Cut] = []
-    for knot in nx.strongly_connected_components(graph):
-        part = graph.subgraph(knot)
-        if len(knot) > 1 or part.number_of_edges():
-            ring = nx.find_cycle(part)
-            rings.append(tuple(sorted((maker[o], o) for _, o in ring)))
-    return rings
+    graph.add_edges_from((n, o) for k, o in sorted(makers) for n in sorted(columns[k].needs))
+    parts = (frozenset(part) for part in nx.strongly_connected_components(graph))
+    knots = [part for part in parts if len(part) > 1 or graph.has_edge(*part, *part)]
+    return sorted(knots, key=sorted)
+
+
+def _ring(columns: Sequence[Column], maker: Mapping[int, int], knot: frozenset[int]) -> Ring:
+    """One cycle through the knot that the makers tie."""
+    graph: Any = nx.DiGraph()
+    graph.add_edges_from(
+        (o, n) for o in sorted(knot) for n in sorted(columns[maker[o]].needs & knot)
+    )
+    return tuple(sorted(nx.find_cycle(graph)))
 
 
 @dataclass(slots=True)
@@ -168,7 +183,7 @@ class Relaxation:
 
 def relaxation(columns: Sequence[Column], roots: Sequence[int]) -> Relaxation | None:
     """Solve the linear relaxation over all columns."""
-    return _Model(columns, roots, list(range(len(columns))), [], frozenset()).relax()
+    return _Model(columns, roots, list(range(len(columns)))).relax()
 
 
 @dataclass(slots=True)
@@ -178,8 +193,10 @@ class _Model:
     columns: Sequence[Column]
     roots: Sequence[int]
     kept: list[int]
-    cuts: Sequence[Cut]
-    force: frozenset[int]
+    force: frozenset[int] = frozenset()
+    cuts: Sequence[frozenset[int]] = ()
+    knots: Sequence[frozenset[int]] = ()
+    rings: Sequence[Ring] = ()
     runs: dict[int, int] = field(default_factory=dict)
     makes: dict[tuple[int, int], int] = field(default_factory=dict)
     rows: list[tuple[float, float, dict[int, float]]] = field(default_factory=list)
@@ -227,10 +244,25 @@ class _Model:
         for (k, _), variable in self.makes.items():
             if variable != self.runs[k]:
                 self._add(0, np.inf, {self.runs[k]: 1.0, variable: -1.0}, None)
+        for knot in self.knots:
+            self._untied(knot, made)
+        for ring in self.rings:
+            steps = [v for step in ring for v in pairs.get(step, ())]
+            self._add(-np.inf, len(ring) - 1, dict.fromkeys(steps, 1.0), None)
         for cut in self.cuts:
             self._cut(cut)
-        if any(item is None for cut in self.cuts for _, item in cut):
+        if self.cuts:
             self._no_idlers(made, pairs)
+
+    def _untied(self, knot: frozenset[int], made: Mapping[int, list[int]]) -> None:
+        """What is made of a knot needs a column that makes some of it and needs none of it."""
+        columns = ((self.columns[k], variable) for k, variable in self.runs.items())
+        outside = [v for c, v in columns if c.makes & knot and not c.needs & knot]
+        for item in sorted(knot):
+            row = dict.fromkeys(outside, 1.0)
+            for variable in made.get(item, ()):
+                row[variable] = row.get(variable, 0.0) - 1.0
+            self._add(0, np.inf, row, None)
 
     def _no_idlers(
         self, made: Mapping[int, list[int]], pairs: Mapping[tuple[int, int], list[int]]
@@ -250,13 +282,11 @@ class _Model:
             if variable != self.runs[k]:
                 self._add(0, np.inf, {variable: 1.0, self.runs[k]: -1.0}, None)
 
-    def _cut(self, cut: Cut) -> None:
-        variables = []
-        for k, item in cut:
-            if k not in self.runs:
-                return
-            variables.append(self.runs[k] if item is None else self.makes[k, item])
-        self._add(-np.inf, len(variables) - 1, dict.fromkeys(variables, 1.0), None)
+    def _cut(self, cut: frozenset[int]) -> None:
+        """Not all of these columns run."""
+        if all(k in self.runs for k in cut):
+            row = dict.fromkeys((self.runs[k] for k in sorted(cut)), 1.0)
+            self._add(-np.inf, len(row) - 1, row, None)
 
     def _add(
         self, low: float, high: float, row: dict[int, float], tag: int | tuple[int, int] | None

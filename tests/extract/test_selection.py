@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nautile.extract.exact import Exact, relaxation, runners_up
+from nautile.extract.exact import Exact, _Model, relaxation, runners_up
 from nautile.extract.greedy import GreedyDag, GreedyTree
 from nautile.extract.selection import Column, Selection, in_order, prune
 
@@ -149,6 +149,26 @@ def test_a_cycle_is_never_an_answer() -> None:
     found = Exact()(columns, [0])
     assert found is not None
     assert found.cost == 51.0
+
+
+def test_a_knot_of_cheap_makers_is_cut_off_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items that all can be made of one another for next to nothing, beside a root with dear ways.
+    Without the knot's inequality many rings of idlers are answers first."""
+    solved = []
+    run = _Model.run
+    monkeypatch.setattr(_Model, "run", lambda *a: solved.append(1) or run(*a))
+    items = range(8)
+    columns = [
+        Column(frozenset({a}), frozenset({b}), 1 + (3 * a + b) / 1000)
+        for a in items
+        for b in items
+        if a != b
+    ]
+    columns += [Column(frozenset({0}), frozenset(n), c) for n, c in (((), 1000.0), ((8,), 500.0))]
+    columns.append(Column(frozenset({8}), frozenset(), 900.0))
+    found = runners_up(columns, [0], 4)
+    assert [s.cost for s in found] == [1000.0, 1400.0]
+    assert len(solved) <= 4
 
 
 def test_the_relaxation_is_a_lower_bound_and_pruning_keeps_an_optimum() -> None:
