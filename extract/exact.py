@@ -129,11 +129,17 @@ def _bounded(incumbent: Selection | None, bound: float) -> Selection | None:
 
 
 def runners_up(
-    columns: Sequence[Column], roots: Sequence[int], count: int, *, seconds: float = 10.0
+    columns: Sequence[Column],
+    roots: Sequence[int],
+    count: int,
+    *,
+    best: Selection | None = None,
+    seconds: float = 10.0,
 ) -> tuple[Selection, ...]:
     """The `count` cheapest selections, best first, that differ in the set of columns that run, of
-    those that cost at most twice the best. Columns that another beats in every way are left out."""
-    found: list[Selection] = []
+    those that cost at most twice the best (which need not be found again where it is given).
+    Columns that another beats in every way are left out."""
+    found = [best] if best else []
     deadline = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < deadline:
         cuts = tuple(frozenset(s.columns) for s in found)
@@ -183,12 +189,13 @@ class Relaxation:
 
 def relaxation(columns: Sequence[Column], roots: Sequence[int]) -> Relaxation | None:
     """Solve the linear relaxation over all columns."""
-    return _Model(columns, roots, list(range(len(columns)))).relax()
+    return _Model(columns, roots, list(range(len(columns))), idlers=True).relax()
 
 
 @dataclass(slots=True)
 class _Model:
-    """Variables and rows of one integer program over the columns `kept`."""
+    """Variables and rows of one integer program over the columns `kept`. `idlers` allows makers of
+    what nobody needs (forced columns may be such)."""
 
     columns: Sequence[Column]
     roots: Sequence[int]
@@ -197,6 +204,7 @@ class _Model:
     cuts: Sequence[frozenset[int]] = ()
     knots: Sequence[frozenset[int]] = ()
     rings: Sequence[Ring] = ()
+    idlers: bool = False
     runs: dict[int, int] = field(default_factory=dict)
     makes: dict[tuple[int, int], int] = field(default_factory=dict)
     rows: list[tuple[float, float, dict[int, float]]] = field(default_factory=list)
@@ -251,7 +259,7 @@ class _Model:
             self._add(-np.inf, len(ring) - 1, dict.fromkeys(steps, 1.0), None)
         for cut in self.cuts:
             self._cut(cut)
-        if self.cuts:
+        if self.cuts or not (self.idlers or self.force):
             self._no_idlers(made, pairs)
 
     def _untied(self, knot: frozenset[int], made: Mapping[int, list[int]]) -> None:
@@ -267,7 +275,8 @@ class _Model:
     def _no_idlers(
         self, made: Mapping[int, list[int]], pairs: Mapping[tuple[int, int], list[int]]
     ) -> None:
-        """Only what is needed is made: else a forbidden selection comes back with an idler."""
+        """Only what is needed is made, and among several answers (where some are cut off) every
+        column is the maker of all that it makes: else a forbidden one comes back with an idler."""
         wanted = set(self.roots)
         users: dict[int, list[int]] = {}
         for (_, need), variables in pairs.items():
@@ -279,7 +288,7 @@ class _Model:
                     row[variable] = row.get(variable, 0.0) + 1.0
                 self._add(0, np.inf, row, None)
         for (k, _), variable in self.makes.items():
-            if variable != self.runs[k]:
+            if self.cuts and variable != self.runs[k]:
                 self._add(0, np.inf, {variable: 1.0, self.runs[k]: -1.0}, None)
 
     def _cut(self, cut: frozenset[int]) -> None:

@@ -56,7 +56,7 @@ def choose(
     if best is None:
         raise ExtractionError(f"program {program.name}: no set of kernels yields its outputs")
     chosen = _fewest(pool, best)
-    others = runners_up(pool.columns, pool.roots, runners + 1) if runners > 0 else ()
+    others = runners_up(pool.columns, pool.roots, runners + 1, best=best) if runners > 0 else ()
     different = [s for s in others if set(s.columns) != set(chosen.columns)][:runners]
     plans = [_finished(pool, s, program, device, numerics) for s in (chosen, *different)]
     first = _leading(plans)
@@ -139,7 +139,7 @@ def _numbered(classes: tuple[Classes, ...], found: tuple[tuple[int, Candidate], 
 
 def _fewest(pool: _Pool, best: Selection) -> Selection:
     """Of the selections within the model's noise of the best, one with fewer kernels if any."""
-    if len(best.columns) <= 1:
+    if len(best.columns) <= 1 or (len(best.columns) == 2 and not _alone(pool, best)):
         return best
     toll = NOISE * best.cost
     taxed = [Column(c.makes, c.needs, c.cost + toll) for c in pool.columns]
@@ -150,6 +150,12 @@ def _fewest(pool: _Pool, best: Selection) -> Selection:
     if cost > best.cost * (1 + NOISE):
         return best
     return Selection(other.columns, other.maker, cost, best.bound, 1 - best.bound / cost)
+
+
+def _alone(pool: _Pool, best: Selection) -> bool:
+    """Whether one candidate yields everything within the model's noise of the best."""
+    roots, most = frozenset(pool.roots), best.cost * (1 + NOISE)
+    return any(roots <= c.makes and not c.needs and c.cost <= most for c in pool.columns)
 
 
 def _chosen(pool: _Pool, selection: Selection) -> list[Chosen]:
