@@ -23,5 +23,5 @@ def test_work(name: str) -> None:
     )
     (definition,) = program.definitions
     size = {a: a.extent for a in definition.axes}
-    assert work_of(definition.body, size, {}) == plain
+    assert work_of(definition.body, size, {}, pointwise=1) == plain
     assert work_of(definition.body, size, {}, pointwise=10) == weighed

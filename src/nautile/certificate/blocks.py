@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nautile.certificate.drawing import Drawn
-from nautile.certificate.meaning import LONGEST_LOOK_UP, affordable, is_costly, positions_for
+from nautile.certificate.meaning import affordable, is_costly, positions_for
 from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, fitted, spread_within
 from nautile.certificate.subject import Subject, Target
 from nautile.codegen.interpret import Written, block_count, interpret
 from nautile.codegen.tile import Loop, Mma, Statement, TileProgram
 from nautile.extract.kernel import Kernel, Part
+from nautile.inline import Definitions
 from nautile.judge import Verdict, judge
 from nautile.oracle import evaluate
 from nautile.oracle.programs import stored
@@ -37,6 +38,9 @@ _CASES = {"ordinary": "last", "edges": "first", "large": "any"}
 """Which block is looked at on which inputs."""
 _SAMPLES = 4096
 _LOADS = 1 << 21
+_LONGEST_BLOCK = 1 << 30  # products that one block may form to be interpreted
+_LONGEST_READ = 1 << 33  # the same with what it reads of other kernels' results
+_STEP = 1 << 16  # products in the time that one step of a loop takes besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class _Share:
 def check_blocks(subject: Subject, tiles: Tiles) -> Iterator[Check]:
     """One check for each kernel that has tile programs."""
     for kernel in subject.plan.kernels:
-        if kernel.name in tiles and any(_block_work(p) > LONGEST_LOOK_UP for p in kernel.parts):
+        if kernel.name in tiles and any(_too_long(subject, p) for p in kernel.parts):
             yield _check_terms(subject, kernel)
         elif kernel.name in tiles:
             yield _check_kernel(subject, kernel, tiles[kernel.name])
@@ -88,9 +92,21 @@ def _cases(subject: Subject, part: Part) -> Sequence[tuple[str, int]]:
     return [("ordinary", 2)] if costly or len(cases) == 1 else cases
 
 
-def _block_work(part: Part) -> int:
-    """Products that one block forms."""
-    return sum(work_of(o.term, {a: part.tiles.get(a, 1) for a in o.axes}, {}) for o in part.outputs)
+def _too_long(subject: Subject, part: Part) -> bool:
+    """Whether a block, or what it reads of other kernels' results, takes too long to interpret."""
+    made = subject.chosen.definitions
+    return _block_work(part) > _LONGEST_BLOCK or _block_work(part, made) > _LONGEST_READ
+
+
+def _block_work(part: Part, definitions: Definitions | None = None) -> int:
+    """Products that one block forms, with those of the definitions that it reads, and the steps of
+    its loops counted for what they cost."""
+    steps = math.prod(-(-a.extent // part.tiles[a]) for a in part.streams)
+    sizes = ({a: part.tiles.get(a, 1) for a in o.axes} for o in part.outputs)
+    terms = (o.term for o in part.outputs)
+    return steps * _STEP + sum(
+        work_of(t, s, definitions or {}) for t, s in zip(terms, sizes, strict=True)
+    )
 
 
 def _check_terms(subject: Subject, kernel: Kernel) -> Check:

@@ -25,7 +25,6 @@ from nautile.oracle.work import work_of
 from nautile.terms import Axis, Term
 
 __all__ = [
-    "LONGEST_LOOK_UP",
     "affordable",
     "agreement",
     "check_meaning",
@@ -38,8 +37,8 @@ __all__ = [
 Array = npt.NDArray[Any]
 _TIGHT = 1e-9
 _COSTLY = 1 << 30
-LONGEST_LOOK_UP = 1 << 34
-_LENGTHS = (1024, 512, 256)
+_LONGEST = 1 << 34
+_LENGTHS = (1024, 512, 256, 64, 16)
 _SHARE = 2.0**-17
 """Of the error in tensor-core precision (2**-9 and more): float64 errs 2**-44 times as much."""
 
@@ -107,9 +106,9 @@ def is_costly(subject: Subject, target: Target) -> bool:
 
 def affordable(subject: Subject, target: Target) -> tuple[Subject, Target, str]:
     """Both sides over the longest axes on which a look-up is affordable, and a note of that."""
-    if look_up_work(subject, target) <= LONGEST_LOOK_UP:
+    if look_up_work(subject, target) <= _LONGEST:
         return subject, target, ""
-    near, short, longest = shorter(subject, target, LONGEST_LOOK_UP)
+    near, short, longest = shorter(subject, target, _LONGEST)
     return near, short, f", over the first {longest} positions of each axis"
 
 
@@ -124,7 +123,7 @@ def shorter(subject: Subject, target: Target, most: int) -> tuple[Subject, Targe
 
 
 def look_up_work(subject: Subject, target: Target) -> int:
-    """Products of a look-up at the fewest places."""
+    """Products of a look-up at the fewest places; other elements count as many (see `work_of`)."""
     grid = positions_for(subject, target, "ties", 8)
     size = {a: len(p) for a, p in grid.items()}
     return work_of(target.term, size, subject.source.definitions)

@@ -10,9 +10,11 @@ from nautile.terms import Apply, Axis, Load, Online, Reduce, Term, walk
 
 __all__ = ["work_of"]
 
+POINTWISE = 256  # how many products of a matrix product one other element is worth
+
 
 def work_of(
-    term: Term, size: Mapping[Axis, int], definitions: Definitions, *, pointwise: int = 1
+    term: Term, size: Mapping[Axis, int], definitions: Definitions, *, pointwise: int = POINTWISE
 ) -> int:
     """Elements of all reductions' bodies, when free axes have `size` positions each and definitions
     are evaluated once, wherever they are read. An element that is no product of two smaller
