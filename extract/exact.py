@@ -7,16 +7,15 @@ minimise sum cost[k] x[k]
 (2) what makes o needs l made          sum_{k: makes o, needs l} z[k,o] <= sum_k z[k,l]  all o, l
 (3) a maker runs                       z[k,o] <= x[k]
 (4) one maker at most                  sum_k z[k,o] <= 1
+(5) knots have outside help            sum_k z[k,o] <= sum_{k: makes some of S, needs none} x[k]
+(6) items of a knot are in order       u_o - u_l >= (1 + 1/n) sum_{k: makes o, needs l} z[k,o] - 1
 ```
 
-(5) knots have outside help            sum_k z[k,o] <= sum_{k: makes some of S, needs none} x[k]
-(6) rings o_1 .. o_n are open          sum_i sum_{k: makes o_i, needs o_(i+1)} z[k,o_i] <= n - 1
-
 (2) summed over the alternatives for o is what makes the relaxation tight. (5) and (6) keep makers
-from waiting for one another: of a knot, a set S of items, the first that is made needs none (the
-loop formulas of Lin, Zhao, "ASSAT", Artificial Intelligence 157, 2004), and an item has at most one
-maker. The knots of all columns are there from the start; those that an answer ties, and a ring of
-each, are added lazily.
+from waiting for one another: of a knot, a set S of n items, the first that is made needs none (the
+loop formulas of Lin, Zhao, "ASSAT", Artificial Intelligence 157, 2004), and items are made after
+what they need (Miller, Tucker, Zemlin, Journal of the ACM 7, 1960). (5) is there from the start,
+(6) is added for the knots that an answer ties.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ __all__ = ["Exact", "relaxation", "runners_up"]
 
 RUNNER_NODES = 200  # branches of the search for one runner-up
 MANY = 60  # columns from which on the linear relaxation is asked first
-
-Ring = tuple[tuple[int, int], ...]  # (item, item that its maker needs) round a cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +78,12 @@ class Exact:
         incumbent: Selection | None,
     ) -> Selection | None:
         deadline = time.monotonic() + self.seconds
-        knots, rings = (
-            _knots(columns, [(k, o) for k in kept for o in columns[k].makes]),
-            list[Ring](),
-        )
+        knots = _knots(columns, [(k, o) for k in kept for o in columns[k].makes])
+        ordered: list[frozenset[int]] = []
         bound = 0.0
         while True:
             left = max(0.1, deadline - time.monotonic())
-            model = _Model(columns, roots, kept, self.force, self.cuts, knots, rings)
+            model = _Model(columns, roots, kept, self.force, self.cuts, knots, ordered)
             answer = model.run(left, self.relative_gap, self.nodes)
             if answer is None:
                 return _bounded(incumbent, bound)
@@ -97,10 +92,10 @@ class Exact:
             tied = _knots(columns, [(k, o) for o, k in maker.items()])
             if not tied:
                 return selection(columns, maker, bound=self._settled(columns, maker, bound))
-            if time.monotonic() > deadline:
+            fresh = [k for k in knots if k not in ordered and any(k & t for t in tied)]
+            if not fresh or time.monotonic() > deadline:
                 return _bounded(incumbent, bound)
-            knots += tied
-            rings += [_ring(columns, maker, knot) for knot in tied]
+            ordered += fresh
 
     def _settled(self, columns: Sequence[Column], maker: Mapping[int, int], bound: float) -> float:
         cost = sum(columns[k].cost for k in set(maker.values()))
@@ -161,15 +156,6 @@ def _knots(columns: Sequence[Column], makers: Iterable[tuple[int, int]]) -> list
     return sorted(knots, key=sorted)
 
 
-def _ring(columns: Sequence[Column], maker: Mapping[int, int], knot: frozenset[int]) -> Ring:
-    """One cycle through the knot that the makers tie."""
-    graph: Any = nx.DiGraph()
-    graph.add_edges_from(
-        (o, n) for o in sorted(knot) for n in sorted(columns[maker[o]].needs & knot)
-    )
-    return tuple(sorted(nx.find_cycle(graph)))
-
-
 @dataclass(slots=True)
 class Relaxation:
     """The linear relaxation: its value, and the dual prices of making items and of loading."""
@@ -203,12 +189,13 @@ class _Model:
     force: frozenset[int] = frozenset()
     cuts: Sequence[frozenset[int]] = ()
     knots: Sequence[frozenset[int]] = ()
-    rings: Sequence[Ring] = ()
+    ordered: Sequence[frozenset[int]] = ()
     idlers: bool = False
     runs: dict[int, int] = field(default_factory=dict)
     makes: dict[tuple[int, int], int] = field(default_factory=dict)
     rows: list[tuple[float, float, dict[int, float]]] = field(default_factory=list)
     tags: list[int | tuple[int, int] | None] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
     variables: int = 0
     scale: float = 1.0
 
@@ -254,9 +241,8 @@ class _Model:
                 self._add(0, np.inf, {self.runs[k]: 1.0, variable: -1.0}, None)
         for knot in self.knots:
             self._untied(knot, made)
-        for ring in self.rings:
-            steps = [v for step in ring for v in pairs.get(step, ())]
-            self._add(-np.inf, len(ring) - 1, dict.fromkeys(steps, 1.0), None)
+        for knot in self.ordered:
+            self._in_order(knot, pairs)
         for cut in self.cuts:
             self._cut(cut)
         if self.cuts or not (self.idlers or self.force):
@@ -271,6 +257,16 @@ class _Model:
             for variable in made.get(item, ()):
                 row[variable] = row.get(variable, 0.0) - 1.0
             self._add(0, np.inf, row, None)
+
+    def _in_order(self, knot: frozenset[int], pairs: Mapping[tuple[int, int], list[int]]) -> None:
+        """A place from 0 to 1 for each item of the knot, after the places of what it needs."""
+        place = {item: self.variables + n for n, item in enumerate(sorted(knot))}
+        self.places += place.values()
+        self.variables += len(place)
+        for (item, need), variables in pairs.items():
+            if item in knot and need in knot:
+                row = dict.fromkeys(variables, -1 - 1 / len(knot))
+                self._add(-1, np.inf, {**row, place[item]: 1.0, place[need]: -1.0}, None)
 
     def _no_idlers(
         self, made: Mapping[int, list[int]], pairs: Mapping[tuple[int, int], list[int]]
@@ -318,7 +314,9 @@ class _Model:
             cost[variable] = self.columns[k].cost * self.scale
         h.changeColsCost(self.variables, ids, cost)
         if integral:
-            h.changeColsIntegrality(self.variables, ids, np.ones(self.variables, dtype=np.uint8))
+            kinds = np.ones(self.variables, dtype=np.uint8)
+            kinds[self.places] = 0
+            h.changeColsIntegrality(self.variables, ids, kinds)
         starts = np.cumsum([0] + [len(row) for _, _, row in self.rows[:-1]]).astype(np.int32)
         index = np.array([v for _, _, row in self.rows for v in row], dtype=np.int32)
         value = np.array([c for _, _, row in self.rows for c in row.values()], dtype=float)
