@@ -41,7 +41,7 @@ class Classes:
             c: snapshot.axes_of(snapshot.free[c]) for c in self.nodes
         }
         self.extremes = {c: e for c, nodes in self.nodes.items() if (e := _extreme_of(nodes))}
-        self._work: dict[tuple[int, Node], tuple[float, float, float, float]] = {}
+        self._work: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         narrow = self._rounded() if numerics != "exact" else {}
         self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
         self._kept_inside = self._steps() | self.leaves
@@ -162,8 +162,9 @@ class Classes:
         return self.volume(c) * width / self.device.memory_bandwidth
 
     def work(self, c: int, node: Node) -> tuple[float, float, float, float]:
-        """Ideal seconds (memory, tensor, vector, special) of one node over all its axes."""
-        key = (c, node)
+        """Ideal seconds (memory, tensor, vector, special) of one node over all its axes; the node
+        is an object of `nodes`."""
+        key = (c, id(node))
         if key not in self._work:
             self._work[key] = self._work_of(c, node)
         return self._work[key]

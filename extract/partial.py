@@ -110,17 +110,18 @@ def _kinds(term: Term, below: list[Partial], numerics: str) -> int:
 def _merge(
     classes: Classes, root: int, node: Node, below: list[Partial]
 ) -> tuple[dict[int, Node], frozenset[int], tuple[float, float, float, float]] | None:
-    choice: dict[int, Node] = {}
-    needs: frozenset[int] = frozenset()
-    total = [0.0, 0.0, 0.0, 0.0]
-    for part in below:
+    first = below[0] if below else None
+    choice = dict(first.choice) if first else {}
+    needs = first.needs if first else frozenset[int]()
+    total = list(first.work) if first else [0.0, 0.0, 0.0, 0.0]
+    for part in below[1:]:
         for c, n in part.choice.items():
             mine = choice.get(c)
             if mine is None:
                 choice[c] = n
                 for q, w in enumerate(classes.work(c, n)):
                     total[q] += w
-            elif mine is not n and mine != n:
+            elif mine is not n:
                 return None
         for c in part.needs - needs:
             total[0] += classes.transfer(c)
