@@ -68,12 +68,23 @@ def shared_limit(device: int) -> int:
     return int(facts["sharedMemPerBlockOptin"])
 
 
+class _Handle:
+    """A raw stream handle under the CUDA stream protocol."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
 def stream_of(stream: Any) -> Any:
     """A CuPy stream for a CuPy or torch stream, a raw handle, or None (CuPy's current one)."""
     if stream is None:
         return cupy().cuda.get_current_stream()
-    if isinstance(stream, int):
-        return cupy().cuda.ExternalStream(stream)
-    if hasattr(stream, "cuda_stream"):
-        return cupy().cuda.ExternalStream(int(stream.cuda_stream))
-    return stream
+    if not isinstance(stream, int) and not hasattr(stream, "cuda_stream"):
+        return stream
+    handle = int(stream if isinstance(stream, int) else stream.cuda_stream)
+    if hasattr(cupy().cuda.Stream, "from_external"):  # CuPy 14.1 deprecates ExternalStream
+        return cupy().cuda.Stream.from_external(_Handle(handle))
+    return cupy().cuda.ExternalStream(handle)
