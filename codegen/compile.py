@@ -39,8 +39,8 @@ ARCHITECTURES: Mapping[str, str] = {
     "rtx5090": "sm_120",
 }
 DEFAULT_OPTIONS = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true")
-# Without --no-cache, NVRTC on a machine with a driver answers a repeated compilation from a cache of
-# its own, and the log then lacks the report. 177: a variable that nobody uses.
+# Without --no-cache, NVRTC on a machine with a driver answers a repeated compilation from a cache
+# of its own, and the log then lacks the report. 177: a variable that nobody uses.
 _LOG_OPTIONS = ("--ptxas-options=-v", "--diag-suppress=177", "--no-cache")
 _REFUSED = re.compile(r"--?(use_fast_math|ftz=true|ftz)$")
 

@@ -418,7 +418,7 @@ def test_products_beyond_every_square_are_compared() -> None:
     assert "large" in certify(program, wrong).failures[0].detail
 
 
-FROBENIUS = """def f(X: f32[A,B,C,D], *, A=16, B=16, C=256, D=256) -> f32[A,B,C,D]:
+FROBENIUS = """def f(X: f32[A,B,C,D], *, A=8, B=16, C=256, D=128) -> f32[A,B,C,D]:
     n = sum[a,b,c,d](X[a,b,c,d] * X[a,b,c,d])
     y[a,b,c,d] = X[a,b,c,d] * rsqrt(n)
     return y
@@ -426,7 +426,7 @@ FROBENIUS = """def f(X: f32[A,B,C,D], *, A=16, B=16, C=256, D=256) -> f32[A,B,C,
 
 
 def test_a_sum_over_a_whole_tensor_is_certified_in_seconds() -> None:
-    """1.7e7 elements: looked at over shorter axes, and still a wrong plan is seen."""
+    """4.2e6 elements: looked at over shorter axes, and still a wrong plan is seen."""
     (program,) = lang.parse(FROBENIUS)
     regions = cut(program)
     plan = choose([(r, snapshot_of(r.outputs)) for r in regions], program, device("h200"))
