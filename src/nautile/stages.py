@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from nautile import lang
@@ -181,7 +182,7 @@ def build(result: Optimization) -> None:
     """Lower and emit each kernel; a schedule that does not lower gives way to the next."""
     assert result.plan is not None
     result.built = tuple(_first(result, k, _maker(result)) for k in result.plan.kernels)
-    result.plan = replace(result.plan, kernels=tuple(b.kernel for b in result.built))
+    result.plan = _as_built(result.plan, result.built)
 
 
 def compile_all(result: Optimization) -> None:
@@ -190,7 +191,16 @@ def compile_all(result: Optimization) -> None:
         return
     result.built = tuple(_compiled(result, b) for b in result.built)
     assert result.plan is not None
-    result.plan = replace(result.plan, kernels=tuple(b.kernel for b in result.built))
+    result.plan = _as_built(result.plan, result.built)
+
+
+def _as_built(plan: Plan, built: tuple[Built, ...]) -> Plan:
+    """The plan with the schedules that were taken; its seconds and gap follow them."""
+    kernels = tuple(b.kernel for b in built)
+    if kernels == plan.kernels:
+        return plan
+    seconds = sum(k.prediction.seconds for k in kernels)
+    return replace(plan, kernels=kernels, seconds=seconds, gap=max(0.0, 1 - plan.bound / seconds))
 
 
 def certify(result: Optimization) -> None:
@@ -227,39 +237,37 @@ def _maker(result: Optimization) -> Callable[[Kernel], Built]:
 
 
 def _compiled(result: Optimization, built: Built) -> Built:
-    """`built` with cubins: its CUDA, else other CUDA for the tiles, else other tiles; the first
-    that the gate accepts for every architecture."""
-    make = _maker(result)
-
-    def accepted(candidate: Built) -> Built:
-        from nautile.codegen.emit import alternatives
-
-        try:
-            return _compile(result, candidate)
-        except CompileError as error:
-            if error.code != "gate":
-                raise
-            refusal = error
-        for cuda in alternatives(candidate.kernel, candidate.tiles):
-            try:
-                return _compile(result, replace(candidate, cuda=cuda))
-            except CompileError as error:
-                if error.code != "gate":
-                    raise
-        raise refusal
-
+    """`built` with cubins, or other tiles of the same kernel if the gate refuses all its CUDA."""
     try:
-        return accepted(built)
+        return _accepted(result, built)
     except CompileError as error:
         if error.code != "gate":
             raise
+        make = _maker(result)
         return _first(
             result,
             built.kernel,
-            lambda kernel: accepted(make(kernel)),
+            lambda kernel: _accepted(result, make(kernel)),
             skip=built.kernel,
             cause=error,
         )
+
+
+def _accepted(result: Optimization, built: Built) -> Built:
+    """With cubins: its CUDA or other CUDA for the same tiles, the first that the gate accepts for
+    every architecture; the first refusal is raised when it accepts none."""
+    from nautile.codegen.emit import alternatives
+
+    refusal: CompileError | None = None
+    for cuda in chain([built.cuda], alternatives(built.kernel, built.tiles)):
+        try:
+            return _compile(result, replace(built, cuda=cuda))
+        except CompileError as error:
+            if error.code != "gate":
+                raise
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
 
 
 def _compile(result: Optimization, built: Built) -> Built:
