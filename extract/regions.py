@@ -123,8 +123,10 @@ class _Pieces:
         """The dimensions of a definition that some reduction inside it depends on."""
         if name not in self._dimensions:
             d = self.definitions[name]
-            (output,) = self.written([Output(d.buffer, d.axes, d.body)], set())
-            inside = [t for t in walk(output.term) if isinstance(t, (Reduce, Online))]
+            inside: list[Term] = [t for t in walk(d.body) if isinstance(t, (Reduce, Online))]
+            for load in _loads(d.body):
+                if load.buffer.name in self.heavy:  # not written out: copies double at each level
+                    inside += [load.coordinates[k] for k in self._felt(load.buffer.name)]
             free = frozenset[Axis]().union(*(t.free for t in inside))
             self._dimensions[name] = tuple(k for k, a in enumerate(d.axes) if a in free)
         return self._dimensions[name]

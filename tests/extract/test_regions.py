@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nautile import extract
+from nautile.extract.body import inner_terms
 from nautile.extract.regions import LARGEST, snapshot_of
+from nautile.inline import Definitions, inline_outputs
 from nautile.snapshot import Node, term_of
-from nautile.terms import Term, buffers
+from nautile.terms import Output, Term, buffers
 
 from .build import PROGRAMS, program
 from .test_choose import BLOCK
@@ -77,3 +79,23 @@ def f(X: f32[G,D], Y: f32[N], *, G=16, D=512, N=4096) -> f32[N]:
 """
     regions = extract.cut(program(text))
     assert [[o.buffer.name for o in r.outputs] for r in regions] == [["s"], ["y"]]
+
+
+def test_a_deep_program_is_never_written_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each layer reads the one before at two places: written out, copies double at each level."""
+    sizes: list[int] = []
+
+    def counted(outputs: tuple[Output, ...], open_: Definitions) -> tuple[Output, ...]:
+        written = inline_outputs(outputs, open_)
+        sizes.append(len(inner_terms(o.term for o in written)))
+        return written
+
+    monkeypatch.setattr("nautile.extract.regions.inline_outputs", counted)
+    layers = [
+        f"    h{n}[t: 64, c: 32] = h{n - 1}[(t + 1) % T, c] + sum[k](h{n - 1}[t * 3 % T, k])"
+        for n in range(1, 9)
+    ]
+    head = "def f(h0: f32[T,C], *, T=64, C=32) -> f32[T,C]:"
+    regions = extract.cut(program("\n".join([head, *layers, "    return h8", ""])))
+    assert len(regions) == 8
+    assert max(sizes) < 100
