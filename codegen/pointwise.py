@@ -76,10 +76,6 @@ def _rsqrt(x: Array) -> Any:
     return x.dtype.type(1) / np.sqrt(x)
 
 
-def _round(x: Array) -> Any:
-    return np.rint(x)
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "or": np.logical_or,
     "and": np.logical_and,
@@ -114,6 +110,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sin": np.sin,
     "cos": np.cos,
     "floor": np.floor,
-    "round": _round,
+    "round": np.rint,
     "where": np.where,
 }

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
+from nautile import types
 from nautile.codegen.tile import Ref
-from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.operations import OPERATIONS
 from nautile.terms import (
@@ -27,24 +27,17 @@ from nautile.terms import (
     children,
     walk,
 )
+from nautile.types import carried as carrier
 
 __all__ = ["CPP", "carrier", "convert", "dtype_of", "interval", "literal", "widest"]
 
-_RANK = ("bool", "i32", "i64", "f32", "f64")
 CPP = {"bool": "bool", "i32": "int", "i64": "nt_i64", "f32": "float", "f64": "double"}
 Interval = tuple[int, int]
 
 
-def carrier(dtype: str) -> str:
-    """The type that arithmetic on `dtype` is done in: bool, i32, i64, f32 or f64."""
-    if dtype in ("f64", "i64", "bool"):
-        return dtype
-    return "i32" if DTYPES[dtype].kind == "integer" else "f32"
-
-
 def widest(*dtypes: str) -> str:
-    """The carrier that holds values of all the given types."""
-    return max((carrier(d) for d in dtypes), key=_RANK.index)
+    """The carrier that holds values of all the given types, storage types among them."""
+    return types.widest(*(carrier(d) for d in dtypes))
 
 
 def dtype_of(root: Term) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from nautile.certificate.blocks import check_blocks, check_operands, naive_and_reference, sum_floor
-from nautile.certificate.meaning import check_meaning, positions_for
+from nautile.certificate.meaning import check_meaning, look_up_work, positions_for
 from nautile.certificate.model import Certificate, Check
 from nautile.certificate.subject import Subject, Target, subject_of
 from nautile.codegen.tile import TileProgram
 from nautile.extract.kernel import Plan
 from nautile.judge import to_json
-from nautile.oracle.work import work_of
 from nautile.terms import Output, Program, buffers
 
 __all__ = ["certify", "expected"]
@@ -82,18 +81,13 @@ def expected(program: Program, plan: Plan, *, seed: int = 0, samples: int = 512)
     values over it in row-major order, and the extra `floor` that the judge is given. Outputs that
     would take minutes to look at (2**34 products, or 2**26 other elements) are left out."""
     subject = subject_of(program, plan, seed, cuts=False)
-    work = {t: _work(subject, t, samples) for t in subject.targets if _is_output(program, t)}
+    targets = [t for t in subject.targets if _is_output(program, t)]
+    work = {t: look_up_work(subject, t, _GPU_CASES[0], samples) for t in targets}
     looked_at = [t for t, needed in work.items() if needed <= _IMPOSSIBLE]
     costly = any(work[t] > _COSTLY for t in looked_at)
     wanted = _GPU_CASES[:1] if costly else _GPU_CASES
     cases = [_expected_case(subject, looked_at, case, samples) for case in wanted]
     return {"version": 1, "seed": seed, "cases": cases}
-
-
-def _work(subject: Subject, target: Target, samples: int) -> int:
-    grid = positions_for(subject, target, _GPU_CASES[0], samples)
-    size = {a: len(p) for a, p in grid.items()}
-    return work_of(target.term, size, subject.source.definitions)
 
 
 def _is_output(program: Program, target: Target) -> bool:

@@ -122,9 +122,10 @@ def shorter(subject: Subject, target: Target, most: int) -> tuple[Subject, Targe
     return *short, longest
 
 
-def look_up_work(subject: Subject, target: Target) -> int:
-    """Products of a look-up at the fewest places; other elements count as many (see `work_of`)."""
-    grid = positions_for(subject, target, "ties", 8)
+def look_up_work(subject: Subject, target: Target, case: str = "ties", limit: int = 8) -> int:
+    """Products of a look-up, at the fewest places if not said otherwise; other elements count as
+    many (see `work_of`)."""
+    grid = positions_for(subject, target, case, limit)
     size = {a: len(p) for a, p in grid.items()}
     return work_of(target.term, size, subject.source.definitions)
 
