@@ -96,7 +96,9 @@ def contraction(
 
 def factor_out(root: Reduce | Online, streams: frozenset[Axis], tiles: Mapping[Axis, int]) -> Term:
     """A contraction with the factors that its axes do not concern outside the sum; other reductions
-    as they are."""
+    as they are, and an online sum with an offset, which is not a product."""
+    if isinstance(root, Online) and root.offset is not None:
+        return root
     axes, body = peel(root, streams)
     whole, inside, outside = _take_apart(body), _Product(), _Product()
     loose = _outside(whole, axes)
@@ -118,7 +120,7 @@ def _outside(whole: _Product, axes: tuple[Axis, ...]) -> list[tuple[str, Term]]:
 
 def _same(root: Reduce | Online, body: Term) -> Term:
     if isinstance(root, Online):
-        return Online(root.axis, root.repair, body)
+        return Online(root.axis, root.repair, body, root.offset)
     return Reduce("sum", root.axis, body)
 
 

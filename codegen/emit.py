@@ -18,7 +18,7 @@ from nautile.codegen.kernel_text import identifier
 from nautile.codegen.rows import as_rows, emit_rows
 from nautile.codegen.sm80.emit import emit_mma, emit_variants
 from nautile.codegen.source import CudaKernel
-from nautile.codegen.tile import Mma, TileProgram, Write, walk_statements
+from nautile.codegen.tile import Fold, Mma, TileProgram, Write, walk_statements
 from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
@@ -72,6 +72,8 @@ def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
 def emit_program(program: TileProgram) -> CudaKernel:
     """The kernel of one tile program."""
     statements = list(walk_statements(program.body))
+    if any(isinstance(s, (Fold, Mma)) and s.offset is not None for s in statements):
+        raise LoweringError(f"{program.name}: no emitter takes sums that are moved by an offset")
     if _multiplies(program):
         try:
             return emit_mma(program)

@@ -171,11 +171,15 @@ class _Block:
         kind = ARRAY[carrier(target.dtype)]
         return np.full(self._shape(target.axes), start, kind)
 
-    def _repaired(self, carried: Array, repair: Tile | None, target: Tile) -> Array:
-        if repair is None:
-            return carried
-        factor = _aligned(self.values[repair.name], repair.axes, target.axes)
-        return np.where(factor == 0, carried.dtype.type(0), carried * factor)
+    def _repaired(self, carried: Array, statement: Fold | Mma) -> Array:
+        """What was carried, multiplied by the repair and moved by the offset."""
+        repair, offset, axes = statement.repair, statement.offset, statement.target.axes
+        if repair is not None:
+            factor = _aligned(self.values[repair.name], repair.axes, axes)
+            carried = np.where(factor == 0, carried.dtype.type(0), carried * factor)
+        if offset is not None:
+            carried = carried + _aligned(self.values[offset.name], offset.axes, axes)
+        return carried
 
     def _fold(self, fold: Fold) -> None:
         target, axes = fold.target, (*fold.target.axes, fold.axis)
@@ -192,7 +196,7 @@ class _Block:
         if fold.monoid in ("argmax", "argmin"):
             self._set_extreme(fold, block, carried)
         else:
-            self._set(target, block.combine(self._repaired(carried, fold.repair, target)))
+            self._set(target, block.combine(self._repaired(carried, fold)))
 
     def _set_extreme(self, fold: Fold, block: Carried, carried: Array) -> None:
         started = fold.axis not in self.first or self.first[fold.axis]
@@ -210,7 +214,7 @@ class _Block:
         letters = {a: chr(97 + i) for i, a in enumerate(axes)}
         spec = ["".join(letters[a] for a in t.axes) for t in (mma.left, mma.right, target)]
         block = np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", left, right, optimize=True)
-        self._set(target, self._repaired(carried, mma.repair, target) + block.astype(kind))
+        self._set(target, self._repaired(carried, mma) + block.astype(kind))
 
     def _operand(self, tile: Tile, mma: Mma, kind: Any) -> Array:
         value = rounded(self.values[tile.name], mma.operand).astype(kind)

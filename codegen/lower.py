@@ -145,7 +145,7 @@ class _Lowering:
             plan = None
         self.plans[term] = plan
         needed = [plan.left, plan.right] if plan else [term.body]
-        return needed + ([term.repair] if isinstance(term, Online) else [])
+        return needed + [t for t in _moves(term) if t is not None]
 
     # -- loop nests -----------------------------------------------------------------------------
 
@@ -347,13 +347,15 @@ class _Lowering:
     def _statement(self, scope: _Scope, term: Reduction) -> Tile:
         """Emit the Fold or Mma of a reduction here."""
         plan = self.plans[term]
-        repair = self.value(scope, term.repair) if isinstance(term, Online) else None
+        repair, offset = (None if t is None else self.value(scope, t) for t in _moves(term))
         target = self._tile(term, carrier(dtype_of(term)), "m" if plan else "r")
         if plan:
             left, right = self.value(scope, plan.left), self.value(scope, plan.right)
             kind = _accumulator(plan.operand)
             target = Tile(target.name, target.axes, kind)
-            scope.statements.append(Mma(target, left, right, plan.axes, plan.operand, repair))
+            scope.statements.append(
+                Mma(target, left, right, plan.axes, plan.operand, repair, offset)
+            )
             return target
         source = self.value(scope, term.body)
         monoid = term.monoid if isinstance(term, Reduce) else "sum"
@@ -361,8 +363,15 @@ class _Lowering:
         if term in self.befores:
             before = Tile(f"{target.name}_before", target.axes, target.dtype)
             scope.values[Before(term)] = before
-        scope.statements.append(Fold(target, monoid, term.axis, source, repair, before))
+        scope.statements.append(Fold(target, monoid, term.axis, source, repair, before, offset))
         return target
+
+
+def _moves(term: Reduction) -> tuple[Term | None, Term | None]:
+    """The repair and the offset of an online sum; a repair by 1 is none."""
+    if not isinstance(term, Online):
+        return None, None
+    return None if term.repair is Const(1.0) else term.repair, term.offset
 
 
 def _accumulator(operand: str) -> str:

@@ -66,7 +66,7 @@ def _check_running(root: Term) -> None:
 
 def _settled(term: Term, inner: tuple[Term, ...], streams: frozenset[Axis]) -> Term:
     match term:
-        case Online(axis, _, _) if axis not in streams:
+        case Online(axis) if axis not in streams:
             return reduce_("sum", axis, inner[1])
         case Running(_) if term.axis not in streams:
             return inner[0]

@@ -72,9 +72,9 @@ def _lines(statement: Statement, depth: int) -> list[str]:
             return [f"{pad}{_tile(target)} = {show_value(value)}"]
         case Fold():
             return [pad + _fold(statement)]
-        case Mma(target, left, right, axes, operand, repair):
+        case Mma(target, left, right, axes, operand, repair, offset):
             text = f"{_tile(target)} = mma[{_names(axes)}]({left.name}, {right.name}) in {operand}"
-            return [pad + text + (f" repaired by {repair.name}" if repair else "")]
+            return [pad + text + _moved(repair, offset)]
         case Loop(axis, body, bounds):
             inner = [line for s in body for line in _lines(s, depth + 1)]
             return [f"{pad}for blocks of {axis}{_bounds(bounds)}:", *inner]
@@ -85,9 +85,13 @@ def _lines(statement: Statement, depth: int) -> list[str]:
 
 def _fold(fold: Fold) -> str:
     text = f"{_tile(fold.target)} = {fold.monoid}[{fold.axis}]({fold.source.name})"
-    if fold.repair:
-        text += f" repaired by {fold.repair.name}"
+    text += _moved(fold.repair, fold.offset)
     return text + (f", {fold.before.name} before" if fold.before else "")
+
+
+def _moved(repair: Tile | None, offset: Tile | None) -> str:
+    text = f" repaired by {repair.name}" if repair else ""
+    return text + (f" moved by {offset.name}" if offset else "")
 
 
 def _bounds(bounds: Bounds) -> str:

@@ -5,8 +5,8 @@ interpreter read. No hardware and no operator names here.
 TileProgram ::= name, axes' tiles, grid axes, statements
 Statement   ::= Read(target, buffer, coordinates)
               | Map(target, value)
-              | Fold(target, monoid, axis, source, repair, before)
-              | Mma(target, left, right, axes, repair)
+              | Fold(target, monoid, axis, source, repair, before, offset)
+              | Mma(target, left, right, axes, repair, offset)
               | Loop(axis, body, bounds)
               | Write(buffer, coordinates, source)
 ```
@@ -24,13 +24,14 @@ be larger than the extent, and the last tile of any axis may be ragged).
 - `Fold` reduces `source` along `axis` with a monoid. Inside the Loop over that axis it is carried:
   `target` starts as the monoid's identity where that Loop starts, `before` (if named) is its value
   before this iteration, `target` its value after. With `repair`, what was carried is first
-  multiplied by it, or dropped where repair is 0 (NaN included). Positions outside the extent do not
-  count. argmax and argmin give the first position of the extreme (a NaN is extreme). Outside a Loop
-  over its axis a Fold starts afresh, and has no repair.
+  multiplied by it, or dropped where repair is 0 (NaN included); with `offset`, moved by it after
+  that. Positions outside the extent do not count. argmax and argmin give the first position of the
+  extreme (a NaN is extreme). Outside a Loop over its axis a Fold starts afresh, and has no repair.
 - `Mma` is a Fold of a sum over the products left * right along one or more `axes`, at most one of
   them streamed; its operands are rounded to the operand type of the statement (`operand`), and the
   accumulator is the target's type: f32, or f64 for f64, i32 for i32. It is carried and repaired as
-  a Fold is when a Loop over one of its axes encloses it. The repair has the target's axes or fewer.
+  a Fold is when a Loop over one of its axes encloses it. Repair and offset have the target's axes
+  or fewer.
 - `Loop` runs the axis' tiles in order, from block `bounds.first` up to `bounds.stop` (exclusive),
   one block at least. After it, the targets of its carried statements keep their last values.
 - `Write` stores a tile, rounded to the buffer's type; positions outside the extents are skipped.
@@ -99,6 +100,7 @@ class Fold:
     source: Tile
     repair: Tile | None = None
     before: Tile | None = None
+    offset: Tile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Mma:
     axes: tuple[Axis, ...]
     operand: str = "f32"
     repair: Tile | None = None
+    offset: Tile | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def _dtype(term: Term, inner: tuple[str, ...]) -> str:
             return _reduce(monoid, inner[0])
         case Running(_) | Before(_):
             return inner[0]
-        case Online(_, _, _):
+        case Online():
             return widest("f32", inner[1])
     raise LoweringError(f"no type for {type(term).__name__}")
 

@@ -5,7 +5,7 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.
            | (Ix axis) | (Leaf i64)                               positions; loads and the like
            | (op_<operation> T ..) | (Round dtype T)
            | (r_<monoid> axis T) | (Running monoid axis T) | (Before monoid axis T)
-           | (Online axis T T)                                    repair, body
+           | (Online axis T T T)                          repair, body, offset
 analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
            (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
            (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
@@ -251,7 +251,7 @@ def _text(
             return _stream(moment.capitalize(), Fold(monoid, axis, body))
         case Rescaled(axis, carrier, slope, body):
             repair = _repair((carriers or {})[carrier], None if unit else inner(slope))
-            return f"(Online x_{axis} {repair} {inner(body)})"
+            return f"(Online x_{axis} {repair} {inner(body)} (Num 0.0))"
     raise TypeError(pattern)
 
 

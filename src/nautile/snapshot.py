@@ -8,7 +8,7 @@ Node ::= ("const", value)                    ("index", axis)          ("load", L
        | ("apply", operation) children       ("cast", dtype) child
        | ("reduce", (monoid, axis)) child
        | ("running", axis) child             ("before", axis) child   the child is the reduction
-       | ("online", axis) (repair, body)
+       | ("online", axis) (repair, body) or (repair, body, offset)
 ```
 """
 
@@ -96,7 +96,7 @@ def node_of(term: Term, children: tuple[int, ...]) -> Node:
             return Node("running", term.axis, children)
         case Before():
             return Node("before", term.axis, children)
-        case Online(axis, _, _):
+        case Online(axis):
             return Node("online", axis, children)
     raise TypeError(f"not a term: {term!r}")
 

@@ -11,13 +11,19 @@ Term ::= Const(value)                     a number, or a truth value
        | Reduce(monoid, axis, body)       sum prod max min any all argmax argmin over an axis
        | Running(reduction)               the reduction's value over positions 0..j of its axis j
        | Before(reduction)                the same over 0..j-1 (the monoid's identity at j = 0)
-       | Online(axis, repair, body)       a sum over the axis whose terms follow running values:
-                                          s <- (0 if repair = 0 else s * repair) + body, in order
+       | Online(axis, repair, body[, offset])
+                                          a sum over the axis whose terms follow running values:
+                                          s <- (0 if repair = 0 else s * repair) + offset + body,
+                                          in order; no offset is an offset of 0
 ```
 
-`Running(r)` and `Before(r)` have r's axis free. In `Online(axis, repair, body)`, `repair` holds
-Before and Running values of the carriers (reductions over the same axis) and tells by which factor
-what has been summed so far must be multiplied; `repair = 0` discards it, NaN included.
+`Running(r)` and `Before(r)` have r's axis free. In an `Online`, `repair` and `offset` hold Before
+and Running values of the carriers (reductions over the same axis) and bring what has been summed so
+far from the old running values to the new ones: multiplied by `repair` (0 discards it, NaN
+included), then moved by `offset`. Both say the same for a block of positions at once as for its
+positions one by one, and for a partial sum that was made elsewhere: so a stream may go block by
+block, and may be split into parts whose states are merged by the same repair and offset. Before
+anything was summed, an offset is 0.
 
 Axes are canonical. An axis belongs to a family (the positions that one dimension of a tensor has)
 and carries a number; a binder takes the smallest number of its family that is not free in its body
@@ -104,6 +110,7 @@ class _Interned(type):
     _table: ClassVar[WeakValueDictionary[tuple[Any, ...], Any]] = WeakValueDictionary()
 
     def __call__(cls, *args: Any) -> Any:
+        args = cls._canonical(args)  # type: ignore[attr-defined]
         key = (cls, *cls._identity(args))  # type: ignore[attr-defined]
         term = _Interned._table.get(key)
         if term is None:
@@ -117,6 +124,10 @@ class Term(metaclass=_Interned):
 
     __slots__ = ("__weakref__", "free")
     free: frozenset[Axis]
+
+    @classmethod
+    def _canonical(cls, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args
 
     @classmethod
     def _identity(cls, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -233,14 +244,26 @@ class Before(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Online(Term):
-    """A sum over `axis` of terms that follow running values; see the module's docstring."""
+    """A sum over `axis` of terms that follow running values; see the module's docstring. An offset
+    of 0 is no offset (None)."""
 
     axis: Axis
     repair: Term
     body: Term
+    offset: Term | None = None
+
+    @classmethod
+    def _canonical(cls, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        axis, repair, body, *offset = args
+        moves = bool(offset) and offset[0] is not None and not _zero(offset[0])
+        return (axis, repair, body, offset[0]) if moves else (axis, repair, body, None)
 
     def __post_init__(self) -> None:
-        self._set_free((self.repair.free | self.body.free) - {self.axis})
+        self._set_free(frozenset[Axis]().union(*(c.free for c in children(self))) - {self.axis})
+
+
+def _zero(term: Term) -> bool:
+    return isinstance(term, Const) and term.value == 0 and not isinstance(term.value, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +320,8 @@ def children(term: Term) -> tuple[Term, ...]:
             return (body,)
         case Running(reduction) | Before(reduction):
             return (reduction,)
-        case Online(_, repair, body):
-            return (repair, body)
+        case Online(_, repair, body, offset):
+            return (repair, body) if offset is None else (repair, body, offset)
     return ()
 
 
@@ -319,7 +342,7 @@ def rebuild(term: Term, new: tuple[Term, ...]) -> Term:
             return Running(new[0])
         case Before(_):
             return Before(new[0])
-        case Online(axis, _, _):
+        case Online(axis):
             return Online(axis, *new)
     return term
 
@@ -436,7 +459,7 @@ def _head(term: Term) -> str:
             return f"cast {dtype}"
         case Reduce(monoid, axis, _):
             return f"{monoid} {axis.name}:{axis.extent}"
-        case Online(axis, _, _):
+        case Online(axis):
             return f"online {axis.name}:{axis.extent}"
     return type(term).__name__.lower()
 

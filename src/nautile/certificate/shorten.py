@@ -49,7 +49,7 @@ def _term(root: Term, longest: int) -> Term:
                 done[term] = Index(_axis(axis, longest))
             case Reduce(monoid, axis, _):
                 done[term] = Reduce(monoid, _axis(axis, longest), *inner)
-            case Online(axis, _, _):
+            case Online(axis):
                 done[term] = Online(_axis(axis, longest), *inner)
             case _:
                 done[term] = rebuild(term, inner)

@@ -126,10 +126,15 @@ class _Graph:
         if name == "Round":
             return Node("cast", STORAGE[arguments[0]], inner)
         if name == "Online":
-            return Node("online", axes[arguments[0]], inner)
+            moves = not self._zero(arguments[3])
+            return Node("online", axes[arguments[0]], inner if moves else inner[:2])
         if name.startswith("r_"):
             return Node("reduce", (name[2:], axes[arguments[0]]), inner)
         return Node("apply", name[3:], inner)
+
+    def _zero(self, c: int) -> bool:
+        """Whether a class is the number 0: an online sum without an offset has it as its third."""
+        return any(name == "Num" and values[0] == 0 for name, values, _ in self.by_class[c])
 
     def _leaf(self, name: str, value: Any) -> Node:
         if name == "Ix":

@@ -156,8 +156,9 @@ class _Writer:
                 return f"(Round {STORAGE.index(dtype)} {inner})"
             case Reduce(monoid, axis, _):
                 return f"(r_{monoid} {self.axes[axis]} {inner})"
-            case Online(axis, _, _):
-                return f"(Online {self.axes[axis]} {inner})"
+            case Online(axis, _, _, offset):
+                none = " (Num 0.0)" if offset is None else ""
+                return f"(Online {self.axes[axis]} {inner}{none})"
             case Running(Reduce(monoid, axis, body)) | Before(Reduce(monoid, axis, body)):
                 place = f"{MONOIDS.index(monoid)} {self.axes[axis]} (N {self.ids[body]})"
                 return f"({type(term).__name__} {place})"

@@ -27,7 +27,7 @@ def _constructors() -> dict[str, tuple[str, ...]]:
     table: dict[str, tuple[str, ...]] = {name: (sort,) for name, sort in LEAVES.items()}
     table |= {f"op_{name}": ("T",) * o.arity for name, o in OPERATIONS.items()}
     table |= {f"r_{monoid}": ("i64", "T") for monoid in MONOIDS}
-    table |= {"Round": ("i64", "T"), "Online": ("i64", "T", "T")}
+    table |= {"Round": ("i64", "T"), "Online": ("i64", "T", "T", "T")}
     table |= {"Running": ("i64", "i64", "T"), "Before": ("i64", "i64", "T")}
     return table
 

@@ -129,7 +129,7 @@ class _Renaming:
                 return Cast(dtype, new[0])
             case Reduce(monoid, axis, _):
                 return Reduce(monoid, self.axis(axis), new[0])
-            case Online(axis, _, _):
+            case Online(axis):
                 return Online(self.axis(axis), *new)
             case Running():
                 return Running(new[0])

@@ -160,8 +160,8 @@ class _Texts:
                 return f"{dtype}({parts[0].text})", _ATOM
             case Reduce(monoid, axis, body):
                 return f"{monoid}[{self._binder(axis, body)}]({parts[0].text})", _ATOM
-            case Online(axis, _, _):
-                return f"online[{axis.name}]({parts[0].text}, {parts[1].text})", _ATOM
+            case Online(axis):
+                return f"online[{axis.name}]({', '.join(p.text for p in parts)})", _ATOM
             case Running():
                 return f"running[{term.axis.name}]({parts[0].text})", _ATOM
             case Before():

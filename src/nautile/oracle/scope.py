@@ -54,7 +54,8 @@ def weight(root: Term, size: dict[Axis, int], axis: Axis | None = None) -> int:
         if isinstance(term, (Running, Before)):
             stack.append(term.reduction)
         elif isinstance(term, Online):
-            total += weight(term.repair, size | {term.axis: term.axis.extent})
+            within = size | {term.axis: term.axis.extent}
+            total += sum(weight(t, within) for t in (term.repair, term.offset) if t is not None)
         else:
             stack.extend(inner(term))
     return total

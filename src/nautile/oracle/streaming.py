@@ -10,7 +10,7 @@ import numpy as np
 
 from nautile.oracle.scope import Scope, pieces, sizes, weight
 from nautile.oracle.values import Array, Value, spread
-from nautile.terms import Axis, Online, Reduce, Term
+from nautile.terms import Axis, Online, Reduce, Term, children
 
 if TYPE_CHECKING:
     from nautile.oracle.evaluation import Evaluator
@@ -103,7 +103,7 @@ def _running_argument(array: Array, place: int, monoid: str) -> Array:
 
 
 def online(evaluator: Evaluator, term: Online, scope: Scope) -> Value:
-    """An online sum: s <- (0 if repair = 0 else s * repair) + body, along the axis."""
+    """An online sum: s <- (0 if repair = 0 else s * repair) + offset + body, along the axis."""
     return _streamed(evaluator, term, scope, keep=False)
 
 
@@ -111,9 +111,9 @@ def _streamed(evaluator: Evaluator, term: Online, scope: Scope, *, keep: bool) -
     """The online sum after the last position, or (`keep`) after each."""
     history: list[Array] = []
     axes = tuple(sorted(term.free))
-    for repair, body in _blocks(evaluator, term, scope, axes):
+    for repair, body, offset in _blocks(evaluator, term, scope, axes):
         state = history[-1] if history else np.zeros(body.shape[1:], dtype=body.dtype)
-        states = _steps(state, repair, body, whole=not keep)
+        states = _steps(state, repair, body, offset, whole=not keep)
         history = [*history, *states] if keep else list(deque(states, maxlen=1))
     if not keep:
         return Value(axes, history[-1])
@@ -123,19 +123,19 @@ def _streamed(evaluator: Evaluator, term: Online, scope: Scope, *, keep: bool) -
 
 def _blocks(
     evaluator: Evaluator, term: Online, scope: Scope, rest: tuple[Axis, ...]
-) -> Iterator[tuple[Array, Array]]:
-    """Repairs and bodies of consecutive positions over (the streamed axis, *rest)."""
+) -> Iterator[tuple[Array, Array, Array | None]]:
+    """Repairs, bodies and offsets of consecutive positions over (the streamed axis, *rest)."""
     axis = term.axis
     size = sizes(scope) | {axis: axis.extent}
-    heavy = weight(term.body, size, axis) + weight(term.repair, size, axis)
+    heavy = sum(weight(t, size, axis) for t in children(term))
     for at in pieces(evaluator.everywhere(axis), heavy, evaluator.budget):
         within = {**scope, axis: at}
-        parts = [evaluator.value(t, within) for t in (term.repair, term.body)]
+        parts = [evaluator.value(t, within) for t in children(term)]
         shape = [len(scope[a].at) for a in rest]
-        repair, body = (_axis_first(p, axis, rest, len(at.at)) for p in parts)
+        repair, body, *offset = (_axis_first(p, axis, rest, len(at.at)) for p in parts)
         if body.dtype.kind != "f":
             body = body.astype(repair.dtype if repair.dtype.kind == "f" else np.float64)
-        yield repair, np.broadcast_to(body, [len(at.at), *shape])
+        yield repair, np.broadcast_to(body, [len(at.at), *shape]), offset[0] if offset else None
 
 
 def _axis_first(value: Value, axis: Axis, rest: tuple[Axis, ...], n: int) -> Array:
@@ -144,10 +144,13 @@ def _axis_first(value: Value, axis: Axis, rest: tuple[Axis, ...], n: int) -> Arr
     return np.broadcast_to(array, (n, *array.shape[1:]))
 
 
-def _steps(state: Array, repair: Array, body: Array, *, whole: bool) -> Iterator[Array]:
+def _steps(
+    state: Array, repair: Array, body: Array, offset: Array | None, *, whole: bool
+) -> Iterator[Array]:
     """The states of the stream. Where `whole` (only the last matters), a run of positions at which
-    every repair is 1 is summed at once."""
-    plain = (repair == 1).reshape(len(repair), -1).all(axis=1) if whole else np.zeros(len(repair))
+    every repair is 1 and nothing is offset is summed at once."""
+    joined = whole and offset is None
+    plain = (repair == 1).reshape(len(repair), -1).all(axis=1) if joined else np.zeros(len(repair))
     j = 0
     while j < len(body):
         stop = j + 1
@@ -158,6 +161,9 @@ def _steps(state: Array, repair: Array, body: Array, *, whole: bool) -> Iterator
                 state = state + body[j:stop].sum(axis=0)
             else:
                 r = repair[j].astype(body.dtype, copy=False)
-                state = np.where(r == 0, body.dtype.type(0), state * r) + body[j]
+                state = np.where(r == 0, body.dtype.type(0), state * r)
+                if offset is not None:
+                    state = state + offset[j].astype(body.dtype, copy=False)
+                state = state + body[j]
         yield state
         j = stop
