@@ -9,7 +9,7 @@ from nautile.codegen.general.layout import THREADS
 from nautile.codegen.kernel_text import (
     identifier,
 )
-from nautile.codegen.rows.states import combine, merge_lines, start, state_type, update
+from nautile.codegen.rows.states import combine, merge_lines, moved, start, state_type, update
 from nautile.codegen.rows.structure import strided
 from nautile.codegen.tile import (
     Fold,
@@ -132,10 +132,10 @@ class Folds(Block):
             self.put(*_merge_stored(fold))
             return
         carried = f"s_{name}[x]"
-        if fold.repair is not None:
-            call = "nt_repair_f64" if kind == "f64" else "nt_repair"
-            factor = self._value(Ref(fold.repair), kind)
-            carried = f"{call}({carried}, {factor})"
+        repair, offset = (
+            None if t is None else self._value(Ref(t), kind) for t in (fold.repair, fold.offset)
+        )
+        carried = moved(carried, repair, offset, kind)
         self.put(f"s_{name}[x] = {combine(fold.monoid, carried, name, kind)};")
 
 

@@ -118,7 +118,7 @@ def _plain_sums(program: TileProgram) -> set[Axis]:
 
 def _only_sums(loop: Loop) -> bool:
     sums = [s for s in loop.body if isinstance(s, Mma)]
-    plain = all(loop.axis in s.axes and s.repair is None for s in sums)
+    plain = all(loop.axis in s.axes and s.repair is s.offset is None for s in sums)
     return bool(sums) and plain and all(isinstance(s, (Read, Map, Mma)) for s in loop.body)
 
 

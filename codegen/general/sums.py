@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nautile.codegen.general.block import Block
 from nautile.codegen.general.layout import THREADS, Micro
+from nautile.codegen.rows.states import moved
 from nautile.codegen.tile import (
     Mma,
     Read,
@@ -29,8 +30,8 @@ class Sums(Block):
         name, kind = mma.target.name, carrier(mma.target.dtype)
         if not self._carries(mma):
             self.put(f"{CPP[kind]} a_{name}[{m.row}][{m.column}] = {{}};")
-        elif mma.repair is not None:
-            self._repair(mma, m)
+        elif mma.repair is not None or mma.offset is not None:
+            self._move(mma, m)
         with self.block(""):
             one, pitches = CPP[kind], m.pitches
             self.put(f"{one}* const left = ({one}*)(nt_shared + {self.layout.stage});")
@@ -163,13 +164,14 @@ class Sums(Block):
                     self._decode(m.column_axes, "column")
                     yield
 
-    def _repair(self, mma: Mma, m: Micro) -> None:
-        assert mma.repair is not None
-        name, kind = mma.target.name, carrier(mma.target.dtype)
-        call = "nt_repair_f64" if kind == "f64" else "nt_repair"
+    def _move(self, mma: Mma, m: Micro) -> None:
+        """Bring the accumulators to the running values of this iteration."""
+        name, kind = f"a_{mma.target.name}[i][j]", carrier(mma.target.dtype)
         with self._results(m):
-            factor = self._value(Ref(mma.repair), kind)
-            self.put(f"a_{name}[i][j] = {call}(a_{name}[i][j], {factor});")
+            repair, offset = (
+                None if t is None else self._value(Ref(t), kind) for t in (mma.repair, mma.offset)
+            )
+            self.put(f"{name} = {moved(name, repair, offset, kind)};")
 
     def _spill(self, mma: Mma) -> None:
         """Accumulators to shared memory, where any statement can read them."""

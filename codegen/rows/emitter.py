@@ -18,8 +18,9 @@ from nautile.codegen.kernel_text import (
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.geometry import geometry
 from nautile.codegen.rows.kept import kept_values
+from nautile.codegen.rows.merging import merge_function
 from nautile.codegen.rows.reading import CHUNK, Reader, row_dependent
-from nautile.codegen.rows.states import merge_lines, start, state_type, update
+from nautile.codegen.rows.states import fields, moved, start, state_type, update
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
 from nautile.codegen.source import CudaKernel
@@ -163,15 +164,24 @@ class _Emitter(Reader):
         phases = step.phases or [[]]
         for number, folds in enumerate(phases):
             for fold in folds:
-                if fold.repair is not None and not self.shape.resident:
-                    factor = self.printer.value(self.term(Ref(fold.repair)), fold.target.dtype)
-                    self.flush(0)
-                    self.flush(1)
-                    suffix = "_f64" if fold.target.dtype == "f64" else ""
-                    call = f"nt_repair{suffix}({fold.target.name}, {factor})"
-                    self.put(f"{fold.target.name} = {call};")
+                self._move(fold)
             writes = step.writes if number == len(phases) - 1 else []
             self._element_loop(folds, writes, () if number else keep)
+
+    def _move(self, fold: Fold) -> None:
+        """Bring what a thread has summed to the running values of this chunk; a resident row is one
+        chunk, before which nothing was summed."""
+        if self.shape.resident or (fold.repair is None and fold.offset is None):
+            return
+        kind = fold.target.dtype
+        repair, offset = (
+            None if t is None else self.printer.value(self.term(Ref(t)), kind)
+            for t in (fold.repair, fold.offset)
+        )
+        self.flush(0)
+        self.flush(1)
+        name = fold.target.name
+        self.put(f"{name} = {moved(name, repair, offset, carrier(kind))};")
 
     def _element_loop(self, folds: list[Fold], writes: list[Write], keep: tuple[Term, ...]) -> None:
         """One walk over the elements that a thread holds."""
@@ -261,42 +271,17 @@ class _Emitter(Reader):
         g = self.shape
         if not step.folds or g.row_threads == 1:
             return
-        self.put(*state_type(number, step.folds))
-        level = Level(self.printer.levels[1].axes, prefix="mg")
-
-        def side(name: str) -> Printer:
-            def leaf(term: Term) -> str:
-                if isinstance(term, Ref) and term.tile.name in sides:
-                    return sides[term.tile.name].replace("?", name)
-                return self.leaf(term)
-
-            return Printer(
-                [self.printer.levels[0], level], leaf, precise=self.precise, counter=self.names
-            )
-
-        sides = {f.target.name: f"c.{f.target.name}" for f in step.folds}
-        sides |= {f.before.name: f"?.{f.target.name}" for f in step.folds if f.before is not None}
-        self.running = frozenset(sides)
-        factors = {}
-        for fold in (f for phase in step.phases for f in phase):
-            if fold.repair is not None:
-                term = self.term(Ref(fold.repair))
-                kind = fold.target.dtype
-                values = tuple(side(n).value(term, kind) for n in ("a", "b"))
-                factors[fold.target.name] = (tuple(level.lines), values)
-                level.lines.clear()
-        self.running = frozenset()
+        function = merge_function(self, number, step)
         self.flush(0)
-        ordered = [f for phase in step.phases for f in phase]
+        self.put(*state_type(number, step.folds))
         warps = max(1, g.threads // 32)
         self.put(f"__shared__ State{number} shared{number}[{warps}];")
-        self.put(f"auto merge{number} = [&](const State{number}& a, const State{number}& b) {{")
-        self.put(f"  State{number} c;", *merge_lines(ordered, factors), "  return c;", "};")
-        fields = [n for f in step.folds for n in _fields(f)]
-        initial = f"State{number}{{{', '.join(fields)}}}"
+        self.put(*function)
+        names = [n for f in step.folds for n in fields(f)]
+        initial = f"State{number}{{{', '.join(names)}}}"
         call = f"nt_reduce<{g.row_threads}>({initial}, merge{number}, shared{number})"
         self.put(f"const State{number} all{number} = {call};")
-        self.put(*(f"{n} = all{number}.{n};" for n in fields))
+        self.put(*(f"{n} = all{number}.{n};" for n in names))
 
     def _stores(self, number: int) -> None:
         """Row values that are complete after `number` passes."""
@@ -306,11 +291,6 @@ class _Emitter(Reader):
             offset = self.printer.value(wide_offset(write.buffer, access.offset))
             self.flush(0)
             self.put(f"if (live && t == 0) {scalar_store(write.buffer, offset, value)}")
-
-
-def _fields(fold: Fold) -> list[str]:
-    extreme = fold.monoid in ("argmax", "argmin")
-    return [f"{fold.target.name}_value", fold.target.name] if extreme else [fold.target.name]
 
 
 def _buffers(rows: RowProgram) -> tuple[list[Buffer], list[Buffer]]:

@@ -187,8 +187,7 @@ def _phases(rows: RowProgram, step: Pass) -> list[list[Fold]]:
     phases: list[list[Fold]] = []
     for fold in step.folds:
         roots = [rows.source(fold)]
-        if fold.repair is not None:
-            roots.append(rows.expand(Ref(fold.repair)))
+        roots += [rows.expand(Ref(t)) for t in (fold.repair, fold.offset) if t is not None]
         refs = {t.tile.name for t in walk(*roots) if isinstance(t, Ref)}
         level = max((depth[n] + 1 for n in refs if n in depth), default=0)
         depth[fold.target.name] = level

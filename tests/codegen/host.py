@@ -21,6 +21,7 @@ from nautile.codegen.source import CudaKernel
 from nautile.dtypes import storage
 from nautile.extract.kernel import Kernel
 
+Built = tuple[ctypes.CDLL, dict[str, tuple[int, CudaKernel, Kernel]]]
 SHIM = Path(__file__).parent / "host_shim" / "shim.h"
 COMPILER = shutil.which("g++")
 

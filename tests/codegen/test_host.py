@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import host
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
 
 EVERY = CASES | ROW_CASES
 GENERAL = list(CASES)
-Built = tuple[ctypes.CDLL, dict[str, tuple[int, CudaKernel, Kernel]]]
 
 
 def _made(case: str, general: bool) -> tuple[CudaKernel, Kernel] | None:
@@ -43,7 +41,7 @@ NAMES = [f"rows-{c}" for c in ROWS] + [f"general-{c}" for c in GENERAL]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> host.Built:
     table = {}
     for name in NAMES:
         form, case = name.split("-", 1)
@@ -55,7 +53,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_generated_text_computes_what_the_oracle_does(built: Built, name: str) -> None:
+def test_generated_text_computes_what_the_oracle_does(built: host.Built, name: str) -> None:
     library, table = built
     number, cuda, kernel = table[name]
     arrays = inputs(kernel)

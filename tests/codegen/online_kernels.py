@@ -1,0 +1,165 @@
+"""Online sums built by hand: second moments, affine carriers, carriers that are online themselves,
+values at an extreme. Extents are prime to the tiles, so that partial states differ in what they
+hold, and some hold nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sample_kernels import INF, ax, kernel, load, op, out
+
+from nautile.extract.kernel import Kernel
+from nautile.terms import Axis, Before, Const, Index, Online, Reduce, Running, Term
+
+ONE = Const(1.0)
+
+
+def moments(x: Term, j: Axis, keep: Term | None = None) -> tuple[Term, Term, Term]:
+    """(count, sum, sum of squared distances from the mean) of x along j in one pass by the pairwise
+    update of Chan, Golub and LeVeque (1983); only positions where `keep` holds count."""
+    one = Const(1) if keep is None else op("where", keep, 1.0, 0.0)
+    kept = x if keep is None else op("where", keep, x, 0.0)
+    count, total = Reduce("sum", j, one), Reduce("sum", j, kept)
+    new = op("div", Running(total), Running(count))
+    old = op("div", Before(total), Before(count))
+    far = op("sub", old, new)
+    moved = op("mul", Before(count), op("mul", far, far))
+    offset = op("where", op("eq", Before(count), 0), 0.0, moved)
+    d = op("sub", x, new)
+    square = op("mul", d, d)
+    body = square if keep is None else op("where", keep, square, 0.0)
+    return count, total, Online(j, ONE, body, offset)
+
+
+def mixed_moment(x: Term, y: Term, j: Axis) -> Term:
+    """sum[j]((x - mean(x)) * y): an affine carrier."""
+    count, total = Reduce("sum", j, Const(1)), Reduce("sum", j, x)
+    new = op("div", Running(total), Running(count))
+    old = op("div", Before(total), Before(count))
+    moved = op("mul", op("sub", old, new), Before(Reduce("sum", j, y)))
+    offset = op("where", op("eq", Before(count), 0), 0.0, moved)
+    return Online(j, ONE, op("mul", op("sub", x, new), y), offset)
+
+
+def variance(n: int = 13, c: int = 333, dtype: str = "f32", mean: float = 0.0) -> Kernel:
+    i, j = ax("n", n), ax("c", c)
+    x = op("add", load("x", i, j, dtype=dtype), mean)
+    _, total, squares = moments(x, j)
+    outputs = [
+        out("mu", (i,), op("div", total, c), "f32"),
+        out("var", (i,), op("div", squares, c), "f32"),
+    ]
+    return kernel("variance", outputs, {i: 2, j: 64}, (j,))
+
+
+def standardised(n: int = 9, c: int = 201, dtype: str = "bf16") -> Kernel:
+    """LayerNorm with its statistics in one pass."""
+    i, j = ax("n", n), ax("c", c)
+    x = load("x", i, j, dtype=dtype)
+    _, total, squares = moments(x, j)
+    spread = op("rsqrt", op("add", op("div", squares, c), 1e-5))
+    y = op("mul", op("sub", x, op("div", total, c)), spread)
+    term = op("add", op("mul", y, load("w", j, dtype=dtype)), load("b", j, dtype=dtype))
+    return kernel("standard", [out("y", (i, j), term, dtype)], {i: 2, j: 64}, (j,))
+
+
+def masked_variance(n: int = 9, c: int = 130) -> Kernel:
+    """Row 0 keeps nothing (0/0, as the source has it), row 1 sixteen elements, and so on."""
+    i, j = ax("n", n), ax("c", c)
+    keep = op("lt", Index(j), op("mul", Index(i), 16))
+    count, _, squares = moments(load("x", i, j, dtype="f32"), j, keep)
+    return kernel(
+        "maskvar", [out("v", (i,), op("div", squares, count), "f32")], {i: 1, j: 32}, (j,)
+    )
+
+
+def covariance(n: int = 7, c: int = 150) -> Kernel:
+    i, j = ax("n", n), ax("c", c)
+    x, y = load("x", i, j, dtype="f32"), load("y", i, j, dtype="f32")
+    outputs = [
+        out("cov", (i,), mixed_moment(x, y, j), "f32"),
+        out("var", (i,), moments(x, j)[2], "f32"),
+    ]
+    return kernel("cov", outputs, {i: 2, j: 32}, (j,))
+
+
+def weighted_moment(n: int = 6, c: int = 170) -> Kernel:
+    """sum[j](p (y - mean)^2) with p = exp(x - max) and mean = sum(p y) / sum(p): carriers that are
+    online themselves, a repair and an offset in one."""
+    i, j = ax("n", n), ax("c", c)
+    x, y = load("x", i, j, dtype="f32"), load("y", i, j, dtype="f32")
+    m = Reduce("max", j, x)
+    p = op("exp", op("sub", x, Running(m)))
+    repair = op("exp", op("sub", Before(m), Running(m)))
+    weight, first = Online(j, repair, p), Online(j, repair, op("mul", p, y))
+    new = op("div", Running(first), Running(weight))
+    old = op("div", Before(first), Before(weight))
+    far = op("sub", old, new)
+    moved = op("mul", op("mul", repair, Before(weight)), op("mul", far, far))
+    offset = op("where", op("eq", Before(weight), 0.0), 0.0, moved)
+    d = op("sub", y, new)
+    second = Online(j, repair, op("mul", p, op("mul", d, d)), offset)
+    outputs = [
+        out("mean", (i,), op("div", first, weight), "f32"),
+        out("spread", (i,), op("div", second, weight), "f32"),
+    ]
+    return kernel("weighted", outputs, {i: 2, j: 32}, (j,))
+
+
+def at_extreme(n: int = 6, c: int = 150, monoid: str = "argmax", ties: bool = True) -> Kernel:
+    """The extreme, its first position, and another tensor's value there, in one pass."""
+    i, j = ax("n", n), ax("c", c)
+    x, y = load("x", i, j, dtype="f32"), load("y", i, j, dtype="bf16")
+    x = op("round", op("mul", x, 2.0)) if ties else x
+    place = Reduce(monoid, j, x)
+    same = op("where", op("eq", Before(place), Running(place)), 1.0, 0.0)
+    there = op("where", op("eq", Index(j), Running(place)), y, 0.0)
+    outputs = [
+        out("value", (i,), Reduce("max" if monoid == "argmax" else "min", j, x), "f32"),
+        out("place", (i,), place, "i32"),
+        out("other", (i,), Online(j, same, there), "f32"),
+    ]
+    return kernel("extreme", outputs, {i: 2, j: 32}, (j,))
+
+
+def moved_product(n: int = 20, c: int = 90, d: int = 12) -> Kernel:
+    """A contraction with an affine carrier: sum[j]((x - mean(x)) * v[j,e])."""
+    i, j, e = ax("n", n), ax("c", c), ax("e", d)
+    x, v = load("x", i, j, dtype="f32"), load("v", j, e, dtype="f32")
+    return kernel("product", [out("y", (i, e), mixed_moment(x, v, j), "f32")], {i: 8, j: 16}, (j,))
+
+
+def logsumexp_of_rows(n: int = 7, c: int = 140) -> Kernel:
+    """A shifted sum over rows that a mask may empty up to one element."""
+    i, j = ax("n", n), ax("c", c)
+    kept = op("le", Index(j), op("mul", Index(i), 20))
+    x = op("where", kept, load("x", i, j, dtype="f32"), -INF)
+    m = Reduce("max", j, x)
+    s = Online(j, op("exp", op("sub", Before(m), Running(m))), op("exp", op("sub", x, Running(m))))
+    return kernel(
+        "rowslse", [out("y", (i,), op("add", m, op("log", s)), "f32")], {i: 2, j: 32}, (j,)
+    )
+
+
+ONLINE: dict[str, Callable[[], Kernel]] = {
+    "variance": variance,
+    "variance_far": lambda: variance(mean=1000.0),
+    "variance_short": lambda: variance(n=40, c=5),
+    "variance_one": lambda: variance(n=40, c=1),
+    "variance_wide": lambda: variance(n=3, c=5000, dtype="bf16"),
+    "variance_long": lambda: variance(n=2, c=70000, dtype="bf16"),
+    "standardised": standardised,
+    "standardised_f32": lambda: standardised(c=2048, dtype="f32"),
+    "standardised_long": lambda: standardised(n=2, c=40960, dtype="f32"),
+    "masked_variance": masked_variance,
+    "covariance": covariance,
+    "covariance_long": lambda: covariance(n=2, c=50000),
+    "weighted_moment": weighted_moment,
+    "weighted_moment_long": lambda: weighted_moment(n=2, c=50000),
+    "at_maximum": at_extreme,
+    "at_minimum": lambda: at_extreme(monoid="argmin"),
+    "at_maximum_long": lambda: at_extreme(n=2, c=50000, ties=False),
+    "moved_product": moved_product,
+    "logsumexp_of_rows": logsumexp_of_rows,
+}
