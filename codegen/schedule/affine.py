@@ -14,6 +14,7 @@ from nautile.terms import Apply, Axis, Const, Index, Load, Term, apply
 __all__ = [
     "ONE",
     "Linear",
+    "beyond",
     "coefficient",
     "divisor",
     "inside",
@@ -63,6 +64,19 @@ def inside(load: Load) -> bool:
     bounds = [interval(c) for c in load.coordinates]
     ends = zip(bounds, load.buffer.shape, strict=True)
     return all(b is not None and b[0] >= 0 and b[1] < n for b, n in ends)
+
+
+def beyond(load: Load) -> list[tuple[Term, int]] | None:
+    """The coordinates that can leave the buffer, each with its extent; None where nothing is known
+    of one (it holds a value from memory)."""
+    found = []
+    for term, extent in zip(load.coordinates, load.buffer.shape, strict=True):
+        bounds = interval(term)
+        if bounds is None:
+            return None
+        if bounds[0] < 0 or bounds[1] >= extent:
+            found.append((term, extent))
+    return found
 
 
 def coefficient(form: Linear, axis: Axis) -> int | None:

@@ -1,14 +1,15 @@
 """Placement: each pure operand of a contraction becomes a tile in shared memory.
 
 An operand that is one Load of the operand's own type, contiguous along one of its axes, is copied
-asynchronously in pieces of 16, 8 or 4 bytes, whichever its alignment allows. Any other (a cast, a
-product with a row factor, a gather, an odd stride) is computed on its way through registers.
+asynchronously in pieces of 16, 8 or 4 bytes, whichever its alignment allows; a coordinate that may
+leave the buffer is tested once a piece, unless it moves inside one. Any other (a cast, a product
+with a row factor, a gather, an odd stride) is computed on its way through registers.
 """
 
 from __future__ import annotations
 
 from nautile.codegen.memory import Layout, SharedTile
-from nautile.codegen.schedule.affine import coefficient, divisor, inside, offset
+from nautile.codegen.schedule.affine import beyond, coefficient, divisor, offset
 from nautile.codegen.schedule.structure import OPERANDS, Structure, UnsupportedError
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Load, Term, walk
@@ -45,12 +46,18 @@ def _filling(
 ) -> tuple[str, Axis]:
     """How an operand is filled, and its contiguous axis."""
     bare = value.argument if isinstance(value, Cast) and value.dtype == element else value
-    if isinstance(bare, Load) and bare.buffer.dtype in _COPIED[element] and inside(bare):
+    if isinstance(bare, Load) and bare.buffer.dtype in _COPIED[element]:
         for inner in axes:
-            size = _copy_size(bare, inner, axes)
+            size = _copy_size(bare, inner, axes) if _tested_by_piece(bare, inner) else 0
             if size:
                 return f"copy{size}", inner
     return "compute", _longest_run(value, axes)
+
+
+def _tested_by_piece(load: Load, inner: Axis) -> bool:
+    """Whether a piece along `inner` lies inside the buffer as a whole, or outside it."""
+    outside = beyond(load)
+    return outside is not None and not any(inner in c.free for c, _ in outside)
 
 
 def _copy_size(load: Load, inner: Axis, axes: tuple[Axis, Axis]) -> int:

@@ -51,13 +51,15 @@ THREAD_REGISTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the target decides: the block, the most stages of a ring, the bytes of shared memory."""
+    """What the target decides: the block, the most stages of a ring, the bytes of shared memory. A
+    ring has more than two stages only inside `comfortable` bytes (the limit where None)."""
 
     geometry: Geometry
     stages: int
     shared_limit: int
     prefetch: str = "step"
 
+    comfortable: int | None = None
 
 @dataclass(slots=True)
 class _Scope:
@@ -153,7 +155,8 @@ class _Planner:
         stay = sum(t.bytes for t in root.tiles.values())
         slots = [sum(t.bytes for t in s.tiles.values()) for s in scopes[1:] if s.tiles]
         stages = self.choices.stages
-        while stages > 2 and stay + stages * sum(slots) > self.choices.shared_limit:
+        comfortable = self.choices.comfortable or self.choices.shared_limit
+        while stages > 2 and stay + stages * sum(slots) > comfortable:
             stages -= 1
         if stay + (stages if slots else 1) * sum(slots) > self.choices.shared_limit:
             raise UnsupportedError("the tiles exceed shared memory")
@@ -243,7 +246,7 @@ class _Planner:
         return self.fragments[tile.name]
 
     def _fold(self, scope: _Scope, s: Fold) -> list[Operation]:
-        target, source = self._fragment(s.target), self._fragment(s.source)
+        target = self._fragment(s.target)
         carried = s.axis in _all_axes(scope)
         settled = not carried or s.axis not in scope.axes or self._read_inside(scope, s)
         repair = None if s.repair is None else self._fragment(s.repair)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nautile.codegen.expression import Level
 from nautile.codegen.memory import Fetch, Gather, Place, Ring, SharedTile
-from nautile.codegen.schedule.affine import offset, term_of
+from nautile.codegen.schedule.affine import beyond, offset
 from nautile.codegen.sm80 import context
 from nautile.codegen.sm80.context import STORED, Context
 from nautile.dtypes import DTYPES
@@ -62,7 +62,7 @@ def sources(ctx: Context, ring: Ring) -> None:
         load = _load(tile)
         pieces = _Pieces.of(ctx, tile, int(tile.filled[4:]))
         fixed, _ = _split(ctx, load, tile)
-        parts = [f"{_wide(load)}{ctx.integer(fixed)}"] if fixed is not None else []
+        parts = _terms(ctx, load, fixed)
         for axis, step in ((tile.outer, offset(load).get(Index(tile.outer), 0)), (tile.inner, 1)):
             if axis not in ctx.loops and ctx.origin(axis) != "0":
                 parts.append(f"{_wide(load)}{ctx.origin(axis)} * {step}")
@@ -89,7 +89,12 @@ def _wide(load: Load) -> str:
     return "(nt_i64)" if load.buffer.size >= 2**31 else ""
 
 
-def _split(ctx: Context, load: Load, tile: SharedTile) -> tuple[Term | None, dict[Term, int]]:
+def _terms(ctx: Context, load: Load, form: dict[Term, int]) -> list[str]:
+    """The summands of an offset; each is widened before it is multiplied."""
+    return [f"{_wide(load)}{ctx.integer(a)} * {f}" for a, f in form.items()]
+
+
+def _split(ctx: Context, load: Load, tile: SharedTile) -> tuple[dict[Term, int], dict[Term, int]]:
     """The part of the offset that no loop changes, and the loops' part (the tile's axes apart)."""
     loops = set(ctx.loops)
     fixed: dict[Term, int] = {}
@@ -98,7 +103,7 @@ def _split(ctx: Context, load: Load, tile: SharedTile) -> tuple[Term | None, dic
         if isinstance(atom, Index) and atom.axis in (tile.outer, tile.inner):
             continue
         (moving if atom.free & loops else fixed)[atom] = factor
-    return (term_of(fixed) if fixed else None), moving
+    return fixed, moving
 
 
 def fetch(ctx: Context, op: Fetch, slot: str) -> None:
@@ -135,7 +140,7 @@ def _moved(ctx: Context, ring: Ring, tile: SharedTile, load: Load) -> str:
     _, moving = _split(ctx, load, tile)
     wide = _wide(load)
     parts = [ctx.slots[f"{ring.name}.{tile.name}"]]
-    parts += [f"{wide}{ctx.integer(a)} * {f}" for a, f in moving.items()]
+    parts += _terms(ctx, load, moving)
     for axis, step in ((tile.outer, _outer_step(load, tile)), (tile.inner, "1")):
         if axis in ctx.loops:
             parts.append(f"{wide}{ctx.origin(axis)} * {step}")
@@ -166,9 +171,15 @@ def _valid(ctx: Context, tile: SharedTile, run: int, size: int) -> str:
             inner = f"({left} > 0 ? {size} : 0)"
         else:
             inner = f"({left} >= {run} ? {size} : {left} > 0 ? {left} * {width} : 0)"
-    if outer:
-        return f"({outer} ? {inner or size} : 0)"
-    return inner
+    tests = ([outer] if outer else []) + _coordinate_tests(ctx, tile)
+    return f"({' && '.join(tests)} ? {inner or size} : 0)" if tests else inner
+
+
+def _coordinate_tests(ctx: Context, tile: SharedTile) -> list[str]:
+    """The coordinates that may leave the buffer, none of which moves inside a piece."""
+    outside = beyond(_load(tile)) or []
+    place = {tile.outer: f"({ctx.origin(tile.outer)} + r)"}
+    return [f"(unsigned){ctx.integer(term, place)} < {extent}u" for term, extent in outside]
 
 
 def gather(ctx: Context, op: Gather) -> None:

@@ -14,6 +14,7 @@ from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.kernel import print_kernel
 from nautile.codegen.sm80.limits import (
     CHAIN_WARPS,
+    FEW_ROWS_SHARED,
     MAX_WARPS,
     Options,
     chain_warps,
@@ -74,17 +75,27 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
     try:
         structure = analyse(cut_depth(factor(program)))
         geometry = _geometry(structure, options)
-        stages = options.stages or (2 if _is_chain(structure) else 4)
-        prefetch = options.prefetch or "step"
-        memory = plan(structure, Choices(geometry, stages, options.shared_limit, prefetch))
+        choices = _choices(structure, geometry, options)
+        memory = plan(structure, choices)
         wider = _wider(structure, geometry, options)
         if wider and _exposed(memory):
-            other = plan(structure, Choices(wider, stages, options.shared_limit, prefetch))
+            other = plan(structure, replace(choices, geometry=wider))
             memory = memory if _exposed(other) else other
         validate(memory)
         return memory
     except (UnsupportedError, ScheduleError) as error:
         raise LoweringError(f"{program.name}: {error}") from error
+
+
+def _choices(structure: Structure, geometry: Geometry, options: Options) -> Choices:
+    """How deep the rings are. A chain has two slots; one of a single warp, which waits for memory
+    and nothing else, up to four, as long as several of its blocks share a multiprocessor."""
+    prefetch = options.prefetch or "step"
+    if not _is_chain(structure):
+        return Choices(geometry, options.stages or 4, options.shared_limit, prefetch)
+    if geometry.threads > 32 or options.stages:
+        return Choices(geometry, options.stages or 2, options.shared_limit, prefetch)
+    return Choices(geometry, 4, options.shared_limit, prefetch, FEW_ROWS_SHARED)
 
 
 def _exposed(memory: MemoryProgram) -> bool:

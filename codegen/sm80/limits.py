@@ -13,9 +13,15 @@ Registers. A thread holds rows x columns / (32 x warps) accumulator registers:
   all accumulator columns plus a quarter of each packed operand's. At most 232. With scores of 64
   columns and values of 128: 32 rows a warp; 128 rows need 4 warps.
 
+Few rows. A chain of at most 16 rows (one query, the heads that share a key head) is one warp a
+block, and bound by memory: what counts is the bytes under way, about 40 KB a multiprocessor on an
+H200 (4.3 TB/s times 1 us over 132). Its ring takes up to 4 slots inside FEW_ROWS_SHARED, so that
+four blocks share a multiprocessor of 228 KB: one warp for each of its schedulers, each with
+two slots or more on their way.
+
 Shared memory. slots x (right and left tiles of one block) + tiles that stay. 101376 bytes run on
 every card from sm_80 to sm_120; H100 and H200 have 232448. A contraction takes up to 4 slots, a
-chain 2; both need 2.
+chain 2 (few rows: up to 4); all need 2.
 
 Measured on an H200 (bf16, the ratio to the library in the same run):
 - 4096^3: 128 x 128 x 32 0.58 of cuBLAS, 128 x 128 x 64 0.57, 256 x 128 x 64 0.56, 128 x 256 x 64
@@ -38,6 +44,7 @@ from dataclasses import dataclass
 from nautile.dtypes import DTYPES
 
 __all__ = [
+    "FEW_ROWS_SHARED",
     "LARGE_SHARED",
     "PORTABLE_SHARED",
     "Options",
@@ -50,6 +57,7 @@ __all__ = [
 
 PORTABLE_SHARED = 101376
 LARGE_SHARED = 232448
+FEW_ROWS_SHARED = 57344  # a quarter of the multiprocessor's, less what the system keeps of a block
 CONTRACTION_REGISTERS = 128
 CHAIN_REGISTERS = 232
 MAX_WARPS = 8
