@@ -18,6 +18,7 @@ Operation     ::= Clear(fragment)                    zeros, or the identity of a
                 | Pack(target, source)               an accumulator as a left operand, in registers
                 | Pointwise(target, value, whole)    a term over fragments; `whole` in whole blocks
                 | FoldRow(target, monoid, source)    along the columns, kept per thread or settled
+                | FoldDepth(target, monoid, value)   along a contracted axis, beside a Multiply
                 | Settle(target, monoid)             combine the threads that share a row
                 | Rescale(fragment, factor)          what was carried, brought to a new reference
                 | Keep(target, source)               a copy, before the source changes
@@ -43,6 +44,7 @@ __all__ = [
     "Clear",
     "Commit",
     "Fetch",
+    "FoldDepth",
     "FoldRow",
     "Fragment",
     "Gather",
@@ -249,6 +251,26 @@ class FoldRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldDepth:
+    """`value` over rows and `depth` positions of `axis`, folded along it per thread or settled. A
+    Load that `tile` (a left operand, copied) holds is read from shared memory, others from where
+    they are."""
+
+    target: Fragment
+    monoid: str
+    value: Term
+    axis: Axis
+    depth: int
+    tile: SharedTile | None
+    ring: Ring | None
+    carried: bool
+    settled: bool
+    repair: Fragment | None = None
+    before: Fragment | None = None
+    precise: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     target: Fragment
     monoid: str
@@ -301,6 +323,7 @@ Operation = (
     | Pack
     | Pointwise
     | FoldRow
+    | FoldDepth
     | Settle
     | Rescale
     | Keep

@@ -44,17 +44,24 @@ def _fixed(structure: Structure) -> set[Axis]:
     """Axes that something else has: fragments, streams of other values, a chain's contractions."""
     fixed = {structure.row} | set(structure.program.grid)
     for s in statements(structure.program.body):
-        if isinstance(s, (Map, Read)) and s.target.name in structure.pure:
+        if isinstance(s, (Map, Read)) and s.target.name not in structure.columns:
             continue
         if isinstance(s, (Map, Mma)):
             fixed |= set(s.target.axes)
         elif isinstance(s, Fold):
-            fixed |= {s.axis, *s.target.axes}
+            fixed |= {*s.target.axes, *(() if _carried(structure, s) else (s.axis,))}
         elif isinstance(s, Write):
             fixed |= {a for c in s.coordinates for a in c.free}
         elif isinstance(s, Loop) and s.bounds != Bounds():
             fixed.add(s.axis)
     return fixed | _inner(structure, structure.program.body, ())
+
+
+def _carried(structure: Structure, fold: Fold) -> bool:
+    """Whether a fold along a contracted axis is carried by that axis' loop: then it may take more
+    and smaller steps, as the contraction beside it does."""
+    looped = {s.axis for s in statements(structure.program.body) if isinstance(s, Loop)}
+    return structure.folded(fold) is not None and fold.axis in looped
 
 
 def _inner(
@@ -96,7 +103,7 @@ def _wrap(
                     flush()
                 run.append(s)
                 continue
-        elif not (isinstance(s, (Read, Map)) and s.target.name in structure.pure):
+        elif not (isinstance(s, (Read, Map)) and s.target.name not in structure.columns):
             flush()
         if isinstance(s, Loop):
             s = replace(s, body=_wrap(structure, s.body, (*around, s.axis), steps))

@@ -14,7 +14,7 @@ from nautile.codegen.schedule.structure import OPERANDS, Structure, UnsupportedE
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Load, Term, walk
 
-__all__ = ["gathered_words", "place"]
+__all__ = ["gathered_words", "loaded", "place"]
 
 _COPIED = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "f32")}
 
@@ -69,6 +69,13 @@ def _copy_size(load: Load, inner: Axis, axes: tuple[Axis, Axis]) -> int:
     width = DTYPES[load.buffer.dtype].bytes
     size = divisor(form, inner, 16 // width) * width
     return size if size >= 4 else 0
+
+
+def loaded(tile: SharedTile) -> Load:
+    """The one Load that a copied tile holds."""
+    value = tile.value.argument if isinstance(tile.value, Cast) else tile.value
+    assert isinstance(value, Load)
+    return value
 
 
 def gathered_words(tile: SharedTile, threads: int) -> int:

@@ -16,6 +16,7 @@ from nautile.codegen.memory import (
     Clear,
     Commit,
     Fetch,
+    FoldDepth,
     FoldRow,
     Fragment,
     Gather,
@@ -36,12 +37,12 @@ from nautile.codegen.memory import (
     Stream,
     Wait,
 )
-from nautile.codegen.schedule.place import gathered_words, place
+from nautile.codegen.schedule.place import gathered_words, loaded, place
 from nautile.codegen.schedule.registers import gathers, narrowed, reads, reciprocals, writes
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
 from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Statement, Tile, Write
 from nautile.codegen.types import carrier
-from nautile.terms import Axis, Cast, Term
+from nautile.terms import Axis, Cast, Term, walk
 
 __all__ = ["Choices", "plan"]
 
@@ -58,8 +59,8 @@ class Choices:
     stages: int
     shared_limit: int
     prefetch: str = "step"
-
     comfortable: int | None = None
+
 
 @dataclass(slots=True)
 class _Scope:
@@ -251,8 +252,30 @@ class _Planner:
         settled = not carried or s.axis not in scope.axes or self._read_inside(scope, s)
         repair = None if s.repair is None else self._fragment(s.repair)
         before = None if s.before is None else self._fragment(s.before)
-        fold = FoldRow(target, s.monoid, source, carried, settled, repair, before)
+        value = self.structure.folded(s)
+        if value is None:
+            source = self._fragment(s.source)
+            fold: Operation = FoldRow(target, s.monoid, source, carried, settled, repair, before)
+        else:
+            tile, ring = self._lies(s, value)
+            depth = self.structure.width(s.axis)
+            fold = FoldDepth(
+                target, s.monoid, value, s.axis, depth, tile, ring, carried, settled,
+                repair, before, s.target.name not in self.narrow,
+            )  # fmt: skip
         return [Keep(before, target), fold] if before else [fold]
+
+    def _lies(self, s: Fold, value: Term) -> tuple[SharedTile | None, Ring | None]:
+        """The copied left operand of a contraction along the fold's axis that holds elements of the
+        value, where there is one."""
+        inside = set(walk(value))
+        for c in self.structure.contractions.values():
+            tile, home = self.operands.get((c.left.name, c.operand), (None, None))
+            if c.axis != s.axis or tile is None or home is None or tile.filled == "compute":
+                continue
+            if loaded(tile) in inside:
+                return tile, home.ring
+        return None, None
 
     def _read_inside(self, scope: _Scope, s: Fold) -> bool:
         """Whether the loop that carries the fold reads its running value."""
@@ -327,7 +350,7 @@ class _Planner:
         return ops + [
             Settle(op.target, op.monoid)
             for op in body
-            if isinstance(op, FoldRow) and op.carried and not op.settled
+            if isinstance(op, (FoldRow, FoldDepth)) and op.carried and not op.settled
         ]
 
     def _carried(self, scope: _Scope) -> Iterable[tuple[Fragment, float]]:

@@ -4,13 +4,18 @@ Every contraction multiplies a left operand (rows x depth) by a right one (depth
 axis is common to all of them; a tile computed from an accumulator is a left operand. A value is
 - **pure**: reads and maps of reads; it is inlined as a term of Loads wherever it is used;
 - a **fragment**: an accumulator, or computed from one; it lies in registers, over the row axis and
-  at most one column axis.
+  at most one column axis;
+- **deep**: over rows and a contracted axis, and no accumulator; it is inlined as a term of Loads
+  and of the values that a row has (an input's square, its distance from a running mean).
+
+A fold of a pure or a deep value along a contracted axis gives a value for each row: it reads the
+left operand's elements where they lie, beside the multiplication (a norm before a contraction).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nautile.codegen.schedule.affine import inside
 from nautile.codegen.tile import (
@@ -58,10 +63,16 @@ class Structure:
     contractions: dict[str, Contraction]
     pure: dict[str, Term]
     columns: dict[str, Axis | None]
+    deep: dict[str, Term] = field(default_factory=dict)
 
     def inline(self, term: Term) -> Term:
         """The term with pure tiles replaced by their Loads."""
         return _inline(term, self.pure)
+
+    def folded(self, s: Fold) -> Term | None:
+        """What a fold along a contracted axis combines, a term of Loads and of values of the row;
+        None for a fold of a fragment's columns."""
+        return self.pure.get(s.source.name) or self.deep.get(s.source.name)
 
     def width(self, axis: Axis) -> int:
         """The tile of an axis, padded to whole fragments."""
@@ -85,8 +96,10 @@ def analyse(program: TileProgram) -> Structure:
     pure = _pure(found)
     row = _row_axis(program, mmas, pure, found)
     contractions = {s.target.name: _orient(program, s, row) for s in mmas}
-    columns = _columns(found, pure, row, {c.column for c in contractions.values()})
-    structure = Structure(program, row, contractions, pure, columns)
+    across = {c.column for c in contractions.values()}
+    deep = _deep(found, pure, row, {c.axis for c in contractions.values()} - across)
+    columns = _columns(found, {**pure, **deep}, row, across)
+    structure = Structure(program, row, contractions, pure, columns, deep)
     _check(structure, found)
     return structure
 
@@ -106,6 +119,19 @@ def _pure(found: list[Statement]) -> dict[str, Term]:
             value = Cast(s.target.dtype, value)
         pure[s.target.name] = value
     return pure
+
+
+def _deep(
+    found: list[Statement], pure: dict[str, Term], row: Axis, depths: set[Axis]
+) -> dict[str, Term]:
+    """Maps over rows and a contracted axis that are not pure, as terms of Loads and Refs."""
+    deep: dict[str, Term] = {}
+    for s in found:
+        if not isinstance(s, Map) or s.target.name in pure or row not in s.target.axes:
+            continue
+        if depths & set(s.target.axes):
+            deep[s.target.name] = _inline(s.value, {**pure, **deep})
+    return deep
 
 
 def _known(term: Term, pure: dict[str, Term]) -> bool:
@@ -128,8 +154,9 @@ def _row_axis(
         for here, other in ((s.left, s.right), (s.right, s.left)):
             if here.name not in pure:
                 choices = [a for a in choices if a in here.axes and a not in other.axes]
-    folded = {s.axis for s in found if isinstance(s, Fold)}
-    choices = [a for a in choices if a not in folded]
+    folds = [s for s in found if isinstance(s, Fold)]
+    choices = [a for a in choices if all(a != s.axis for s in folds)]
+    choices = [a for a in choices if all(a in s.target.axes for s in folds)]
     if not choices:
         raise UnsupportedError("no row axis is common to the contractions")
     contiguous = {
@@ -174,12 +201,12 @@ def _orient(program: TileProgram, s: Mma, row: Axis) -> Contraction:
 
 
 def _columns(
-    found: list[Statement], pure: dict[str, Term], row: Axis, columns: set[Axis]
+    found: list[Statement], known: dict[str, Term], row: Axis, columns: set[Axis]
 ) -> dict[str, Axis | None]:
     """The column axis of every fragment (None for one value a row)."""
     result: dict[str, Axis | None] = {}
     for s in found:
-        if not isinstance(s, (Map, Fold, Mma)) or s.target.name in pure:
+        if not isinstance(s, (Map, Fold, Mma)) or s.target.name in known:
             continue
         for tile in (s.target, s.before) if isinstance(s, Fold) else (s.target,):
             if tile is None:
@@ -213,7 +240,7 @@ def _check(structure: Structure, found: list[Statement]) -> None:
 
 def _check_axes(structure: Structure, s: Statement) -> None:
     """Every value in registers, and every place that is written, is over rows and one column."""
-    if isinstance(s, Map) and s.target.name not in structure.pure:
+    if isinstance(s, Map) and s.target.name in structure.columns:
         whole = structure.program.masked.get(s.target.name)
         terms = [s.value] if whole is None else [s.value, whole]
         column = structure.columns[s.target.name]
@@ -237,7 +264,10 @@ def _check_axes(structure: Structure, s: Statement) -> None:
 def _check_fold(structure: Structure, s: Fold) -> None:
     if s.monoid not in FOLDS:
         raise UnsupportedError(f"a fold by {s.monoid}")
-    if s.source.name in structure.pure or structure.columns.get(s.source.name) != s.axis:
+    value = structure.folded(s)
+    if value is not None:
+        _check_deep(structure, s, value)
+    elif structure.columns.get(s.source.name) != s.axis:
         raise UnsupportedError(f"{s.target.name} folds along an axis that is not its columns")
     for tile in (s.target, s.repair):
         if tile is not None and structure.columns.get(tile.name) is not None:
@@ -247,6 +277,18 @@ def _check_fold(structure: Structure, s: Fold) -> None:
     for tile in (s.target, s.source):
         if tile.dtype in ("f64", "i64", "i32", "bool"):
             raise UnsupportedError(f"a fold of {tile.dtype}")
+
+
+def _check_deep(structure: Structure, s: Fold, value: Term) -> None:
+    """A fold beside a multiplication: along its depth, of what rows and depth determine."""
+    if all(s.axis != c.axis for c in structure.contractions.values()):
+        raise UnsupportedError(f"{s.target.name} folds along an axis that is not contracted")
+    for axis in value.free:
+        if axis not in (structure.row, s.axis) and structure.program.tiles[axis] > 1:
+            raise UnsupportedError(f"{s.target.name} folds what varies along {axis}")
+    for leaf in walk(value):
+        if isinstance(leaf, Ref) and structure.columns.get(leaf.tile.name, s.axis) is not None:
+            raise UnsupportedError(f"{s.target.name} folds what is no value of the row")
 
 
 def _check_bounds(structure: Structure, s: Loop) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nautile.codegen.memory import (
     Clear,
     Fetch,
+    FoldDepth,
     FoldRow,
     Gather,
     Keep,
@@ -77,6 +78,9 @@ def _line(op: Operation) -> str:
         case FoldRow(target, monoid, source, carried, settled):
             how = ("carried " if carried else "") + ("settled" if settled else "per thread")
             return f"fold {target.name} <- {monoid} of {source.name}, {how}"
+        case FoldDepth(target, monoid, _, axis, depth, tile):
+            where = "" if tile is None else f", from {tile.name}"
+            return f"fold {target.name} <- {monoid} over {depth} of {axis}{where}"
         case Rescale(targets, factor):
             return f"rescale {', '.join(t.name for t in targets)} by {factor.name}"
         case Store(buffer, _, source, staging):

@@ -17,6 +17,7 @@ from nautile.codegen.memory import (
     Clear,
     Commit,
     Fetch,
+    FoldDepth,
     FoldRow,
     Fragment,
     Gather,
@@ -89,6 +90,8 @@ class _Run:
                 self.barrier()
             case Multiply():
                 self.multiply(op, first, number)
+            case FoldDepth():
+                self.fold_depth(op, first, number)
             case Stream():
                 self.stream(op)
             case Store():
@@ -135,6 +138,15 @@ class _Run:
         for target, tile, ring in op.pairs:
             self.use(target)
             self.see(ring, tile, first, number)
+
+    def fold_depth(self, op: FoldDepth, first: int, number: int) -> None:
+        self.refs(op.value)
+        self.use(*([op.target] if op.carried else []), *([op.repair] if op.repair else []))
+        if op.tile is not None:
+            if op.ring is None:
+                raise ScheduleError(f"{op.tile.name} lies in no ring")
+            self.see(op.ring, op.tile, first, number)
+        self.defined.add(op.target.name)
 
     def see(self, ring: Ring, tile: SharedTile, first: int, number: int) -> None:
         if ring.stages == 1:

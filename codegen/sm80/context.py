@@ -54,7 +54,7 @@ class Place:
     outside its extent, and the axis along which `run` consecutive elements are read at once (their
     number is the variable `step`; `chunk` holds the lines that read them, at step 0). With
     `pieces`, reads along all positions are made for that many pieces beforehand: `early` holds
-    their lines, for piece i, and `arrays` what they fill."""
+    their lines, for piece i, and `arrays` what they fill. `known` spells Loads that are at hand."""
 
     positions: Mapping[Axis, str]
     ragged: frozenset[Axis]
@@ -67,6 +67,7 @@ class Place:
     pieces: int = 0
     early: list[str] = field(default_factory=list)
     arrays: list[str] = field(default_factory=list)
+    known: dict[Term, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ class Context:
             if isinstance(term, Ref):
                 return self.element(self.fragment(term.tile.name))
             assert isinstance(term, Load)
-            return self._load(term, place, printer)
+            return place.known.get(term) or self._load(term, place, printer)
 
         printer = Printer(levels, leaf, precise=precise, counter=self.counter)
         return printer

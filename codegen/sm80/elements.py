@@ -25,7 +25,18 @@ from nautile.codegen.sm80.context import Context, Place
 from nautile.codegen.types import carrier
 from nautile.terms import Axis, Term
 
-__all__ = ["clear", "declare", "fold", "keep", "pack", "pointwise", "rescale", "settle", "walk"]
+__all__ = [
+    "clear",
+    "declare",
+    "fold",
+    "keep",
+    "pack",
+    "pointwise",
+    "quad",
+    "rescale",
+    "settle",
+    "walk",
+]
 
 _WORD = re.compile(r"\w+")
 COMBINE = {"sum": "{0} + {1}", "prod": "{0} * {1}", "max": "nt_max({0}, {1})"}
@@ -177,18 +188,19 @@ def fold(ctx: Context, op: FoldRow) -> None:
         ctx.emit(f"v = {combine.format('v', f'{source}[i][j][2 * h{q}]')};")
     ctx.emit("}")
     if op.settled:
-        ctx.emit(*_quad(combine, "v"))
+        ctx.emit(*quad(combine, "v"))
     joined = op.carried and op.settled
     ctx.emit(f"{target}[i][h] = {combine.format(carried, 'v') if joined else 'v'};")
     ctx.emit("}", "}")
 
 
-def _quad(combine: str, name: str) -> list[str]:
+def quad(combine: str, name: str) -> list[str]:
+    """Statements that combine a value of the four threads that share a row."""
     return [f"{name} = {combine.format(name, f'nt_shuffle_xor({name}, {d})')};" for d in (1, 2)]
 
 
 def settle(ctx: Context, op: Settle) -> None:
-    _each(ctx, op.target, *_quad(COMBINE[op.monoid], ctx.element(op.target)))
+    _each(ctx, op.target, *quad(COMBINE[op.monoid], ctx.element(op.target)))
 
 
 def rescale(ctx: Context, op: Rescale) -> None:

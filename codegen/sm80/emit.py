@@ -120,7 +120,8 @@ def _wider(structure: Structure, geometry: Geometry, options: Options) -> Geomet
 def _is_chain(structure: Structure) -> bool:
     """Whether a warp must own whole rows: a computed operand, or a fold along the columns."""
     computed = any(c.left.name not in structure.pure for c in structure.contractions.values())
-    return computed or any(isinstance(s, Fold) for s in statements(structure.program.body))
+    folds = [s for s in statements(structure.program.body) if isinstance(s, Fold)]
+    return computed or any(structure.folded(s) is None for s in folds)
 
 
 def _geometry(structure: Structure, options: Options) -> Geometry:

@@ -13,6 +13,7 @@ from nautile.codegen.memory import (
     Clear,
     Commit,
     Fetch,
+    FoldDepth,
     FoldRow,
     Gather,
     Keep,
@@ -31,7 +32,7 @@ from nautile.codegen.memory import (
     operations,
 )
 from nautile.codegen.schedule.text import show_memory
-from nautile.codegen.sm80 import copies, elements
+from nautile.codegen.sm80 import copies, depth, elements
 from nautile.codegen.sm80.context import STORED, Context, safe
 from nautile.codegen.sm80.multiply import multiply
 from nautile.codegen.sm80.store import store
@@ -94,6 +95,8 @@ def _buffers(program: MemoryProgram) -> tuple[list[Buffer], list[Buffer]]:
     for op in _all(program):
         if isinstance(op, Pointwise):
             note(op.value, *([op.whole] if op.whole is not None else []))
+        if isinstance(op, FoldDepth):
+            note(op.value)
         if isinstance(op, Store):
             note(*op.coordinates)
             writes[op.buffer] = None
@@ -232,6 +235,8 @@ def _operation(ctx: Context, op: Operation, counter: _Counter | None) -> None:
             elements.pointwise(ctx, op)
         case FoldRow():
             elements.fold(ctx, op)
+        case FoldDepth():
+            depth.fold_depth(ctx, op)
         case Settle():
             elements.settle(ctx, op)
         case Rescale():

@@ -12,7 +12,7 @@ from nautile.codegen.sm80.context import Context
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis
 
-__all__ = ["multiply"]
+__all__ = ["left_fragments", "left_lane", "multiply"]
 
 
 def multiply(ctx: Context, op: Multiply) -> None:
@@ -21,8 +21,7 @@ def multiply(ctx: Context, op: Multiply) -> None:
     ctx.emit("{")
     if isinstance(op.left, SharedTile):
         assert op.left_ring is not None
-        rows = g.thread_rows * 16
-        _lane(ctx, "a", op.left, op.left_ring, op.axis, rows, "warp_row", g.warp_rows, False)
+        left_lane(ctx, op.left, op.left_ring, op.axis)
     parts = []
     for number, (target, tile, ring) in enumerate(op.pairs):
         part = target.columns // g.warp_columns
@@ -135,19 +134,30 @@ def _scalar(tile: SharedTile, axis: Axis) -> bool:
 
 
 def _load_left(ctx: Context, op: Multiply, k: str, buffer: str) -> None:
-    tile = op.left
-    assert isinstance(tile, SharedTile)
+    assert isinstance(op.left, SharedTile)
     ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
     into = f"fa[{buffer}][i]"
-    if _scalar(tile, op.axis):
+    left_fragments(ctx, op.left, op.axis, k, into)
+    _round(ctx, op.operand, into)
+    ctx.emit("}")
+
+
+def left_lane(ctx: Context, tile: SharedTile, ring: Ring, axis: Axis) -> None:
+    """The lane's addresses, "a", of a left operand."""
+    g = ctx.program.geometry
+    _lane(ctx, "a", tile, ring, axis, g.thread_rows * 16, "warp_row", g.warp_rows, False)
+
+
+def left_fragments(ctx: Context, tile: SharedTile, axis: Axis, k: str, into: str) -> None:
+    """Four words of a left operand: word w of row fragment i holds rows lane / 4 + 8 (w & 1), and
+    of step k the positions w / 2 * 16 + lane % 4 * 4 of 32 bytes, onwards for four bytes."""
+    if _scalar(tile, axis):
         for word in range(4):
             row = f"({k} * 8 + (lane & 3) + {word >> 1} * 4)"
             column = f"(ar + i * 16 + {(word & 1) * 8})"
             ctx.emit(f"{into}[{word}] = nt_load4(a + {row} * {tile.layout.pitch} + {column} * 4);")
     else:
-        _matrix(ctx, into, "a", tile, op.axis, k, "i")
-    _round(ctx, op.operand, into)
-    ctx.emit("}")
+        _matrix(ctx, into, "a", tile, axis, k, "i")
 
 
 def _load_right(ctx: Context, op: Multiply, number: int, into: str, k: str, j: str) -> None:

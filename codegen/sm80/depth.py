@@ -1,0 +1,97 @@
+"""Folds along a contracted axis, beside the multiplication: elements where the left operand's
+fragments put them.
+
+A thread takes the rows lane / 4 and lane / 4 + 8 of each 16, as in an accumulator, and of every 32
+bytes of depth two runs of 4 bytes. So a value of the row is the same register as anywhere else, and
+the threads that share a row are settled as those of an accumulator's fold are.
+"""
+
+from __future__ import annotations
+
+from nautile.codegen.memory import FoldDepth, SharedTile
+from nautile.codegen.schedule.place import loaded
+from nautile.codegen.sm80.context import Context, Place, widened
+from nautile.codegen.sm80.elements import COMBINE, quad
+from nautile.codegen.sm80.multiply import left_fragments, left_lane
+from nautile.dtypes import DTYPES
+
+__all__ = ["fold_depth"]
+
+IDENTITY = {"sum": "0.0f", "prod": "1.0f", "max": "-nt_inf()", "min": "nt_inf()"}
+
+
+def fold_depth(ctx: Context, op: FoldDepth) -> None:
+    """The fold's value after `depth` more positions."""
+    rows, run = ctx.program.geometry.thread_rows, _run(op)
+    running = op.carried and not op.settled
+    ctx.emit("{")
+    if op.tile is not None:
+        assert op.ring is not None
+        left_lane(ctx, op.tile, op.ring, op.axis)
+    target = ctx.value(op.target)
+    start = f"{target}[i][h]" if running else IDENTITY[op.monoid]
+    ctx.emit(f"float v[{rows}][2];")
+    _rows(ctx, f"v[i][h] = {start};")
+    ctx.unroll(f"for (int k = 0; k < {-(-op.depth // (8 * run))}; k++) {{")
+    ctx.unroll(f"for (int i = 0; i < {rows}; i++) {{")
+    if op.tile is not None:
+        ctx.emit("nt_u32 fa[4];")
+        left_fragments(ctx, op.tile, op.axis, "k", "fa")
+    _elements(ctx, op, run)
+    ctx.emit("}", "}")
+    if op.settled:
+        _rows(ctx, *quad(COMBINE[op.monoid], "v[i][h]"))
+    _rows(ctx, f"{target}[i][h] = {_joined(ctx, op)};")
+    ctx.emit("}")
+
+
+def _run(op: FoldDepth) -> int:
+    """Elements in four bytes of the operand; without one, those that are read at once."""
+    return 2 if op.tile is None else 4 // DTYPES[op.tile.element].bytes
+
+
+def _rows(ctx: Context, *lines: str) -> None:
+    ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++)")
+    ctx.unroll("for (int h = 0; h < 2; h++)")
+    ctx.emit("{ " + " ".join(lines) + " }")
+
+
+def _joined(ctx: Context, op: FoldDepth) -> str:
+    if not (op.carried and op.settled):
+        return "v[i][h]"
+    carried = f"{ctx.value(op.target)}[i][h]"
+    if op.repair is not None:
+        carried = f"nt_repair({carried}, {ctx.value(op.repair)}[i][h])"
+    return COMBINE[op.monoid].format(carried, "v[i][h]")
+
+
+def _elements(ctx: Context, op: FoldDepth, run: int) -> None:
+    """The elements of one row fragment in one step, row by row."""
+    row = ctx.program.geometry.row
+    positions = {row: "p_row", op.axis: "p_col"}
+    ragged = frozenset(a for a in positions if ctx.ragged(a))
+    place = Place(positions, ragged, op.axis, run, "q", "p_pair")
+    if op.tile is not None:
+        place.known[loaded(op.tile)] = _at_hand(op.tile, run)
+    levels = ctx.levels([row], [op.axis])
+    value = ctx.printer(levels, place, precise=op.precise).value(op.value, "f32")
+    if ctx.ragged(op.axis):
+        value = f"(p_col < {op.axis.extent} ? {value} : {IDENTITY[op.monoid]})"
+    ctx.emit(*levels[0].lines)
+    ctx.unroll("for (int h = 0; h < 2; h++) {")
+    ctx.emit("const int p_row = row0 + i * 16 + h * 8;", *levels[1].lines)
+    ctx.unroll("for (int part = 0; part < 2; part++) {")
+    at = f"{ctx.origin(op.axis)} + k * {8 * run} + part * {4 * run}"
+    ctx.emit(f"const int p_pair = {at} + (lane & 3) * {run};", *place.chunk)
+    ctx.unroll(f"for (int q = 0; q < {run}; q++) {{")
+    ctx.emit("const int p_col = p_pair + q;", *levels[2].lines)
+    ctx.emit(f"v[i][h] = {COMBINE[op.monoid].format('v[i][h]', value)};")
+    ctx.emit("}", "}", "}")
+
+
+def _at_hand(tile: SharedTile, run: int) -> str:
+    """The element of the fragment in the loops over part, h and q."""
+    word = "fa[part * 2 + h]"
+    if run == 1:
+        return f"__uint_as_float({word})"
+    return widened(tile.element, f"((nt_u16)({word} >> (q * 16)))")
