@@ -9,14 +9,23 @@ from nautile.codegen.general.layout import THREADS
 from nautile.codegen.kernel_text import (
     identifier,
 )
-from nautile.codegen.rows.states import combine, merge_lines, moved, start, state_type, update
+from nautile.codegen.rows.states import (
+    combine,
+    declared,
+    fields,
+    merge_lines,
+    moved,
+    start,
+    state_type,
+    update,
+)
 from nautile.codegen.rows.structure import strided
 from nautile.codegen.tile import (
     Fold,
     Read,
     Ref,
 )
-from nautile.codegen.types import CPP, carrier
+from nautile.codegen.types import carrier
 from nautile.terms import walk
 
 __all__ = ["Folds"]
@@ -43,39 +52,29 @@ class Folds(Block):
         groups = THREADS // size
         name, tile = fold.target.name, self.program.tiles[fold.axis]
         plain = Fold(fold.target, fold.monoid, fold.axis, fold.source)
-        fields = self._fields(fold)
+        names = fields(fold)
         with self.block(""):
-            self.put(*state_type(0, [plain]))
+            self.put(state_type(0, [plain]))
             self.put(f"__shared__ State0 shared_{name}[{size * groups}];")
             self.put(f"const int x = threadIdx.x % {size}, group = threadIdx.x / {size};")
             self._decode(fold.target.axes, "x")
             self._identity(fold)
             with self.block(f"if (group < {groups})"):
                 self._gather(fold, f"for (int k = group; k < {tile}; k += {groups})")
-                self.put(f"shared_{name}[threadIdx.x] = State0{{{', '.join(fields)}}};")
+                self.put(f"shared_{name}[threadIdx.x] = State0{{{', '.join(names)}}};")
             self.sync()
             with self.block("if (group == 0)"):
                 self.put("auto merge0 = [](const State0& a, const State0& b) {", "  State0 c;")
-                self.put(*merge_lines([plain], {}), "  return c;", "};")
+                self.put(*(f"  {line}" for line in merge_lines([plain], {})), "  return c;", "};")
                 self.put(f"State0 all0 = shared_{name}[x];")
                 each = f"all0 = merge0(all0, shared_{name}[g * {size} + x]);"
                 self.put(f"for (int g = 1; g < {groups}; g++) {each}")
-                self.put(*(f"{n} = all0.{n};" for n in fields))
+                self.put(*(f"{n} = all0.{n};" for n in names))
                 self._keep(fold)
-
-    def _fields(self, fold: Fold) -> list[str]:
-        name = fold.target.name
-        return [f"{name}_value", name] if fold.monoid in ("argmax", "argmin") else [name]
 
     def _identity(self, fold: Fold) -> None:
         """Declare what a thread folds into."""
-        name, kind = fold.target.name, carrier(fold.target.dtype)
-        if fold.monoid in ("argmax", "argmin"):
-            source = carrier(fold.source.dtype)
-            self.put(f"{CPP[source]} {name}_value = {start(fold.monoid, source)};")
-            self.put(f"int {name} = 0x7fffffff;")
-        else:
-            self.put(f"{CPP[kind]} {name} = {start(fold.monoid, kind)};")
+        self.put(*(f"{kind} {name} = {first};" for kind, name, first in declared(fold)))
 
     def _gather(self, fold: Fold, loop: str) -> None:
         """Let the elements of a loop over k enter a thread's fold."""
@@ -109,13 +108,13 @@ class Folds(Block):
         if lanes == 1:
             return
         plain = Fold(fold.target, fold.monoid, fold.axis, fold.source)
-        fields = self._fields(fold)
-        self.put(*state_type(0, [plain]))
+        names = fields(fold)
+        self.put(state_type(0, [plain]))
         self.put("auto merge0 = [](const State0& a, const State0& b) {", "  State0 c;")
-        self.put(*merge_lines([plain], {}), "  return c;", "};")
-        initial = f"State0{{{', '.join(fields)}}}"
+        self.put(*(f"  {line}" for line in merge_lines([plain], {})), "  return c;", "};")
+        initial = f"State0{{{', '.join(names)}}}"
         self.put(f"const State0 all0 = nt_reduce<{lanes}>({initial}, merge0, (State0*)0);")
-        self.put(*(f"{n} = all0.{n};" for n in fields))
+        self.put(*(f"{n} = all0.{n};" for n in names))
 
     def _keep(self, fold: Fold) -> None:
         """Combine a block's fold with what was carried, and store it."""

@@ -20,7 +20,7 @@ from nautile.codegen.rows.geometry import geometry
 from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.merging import merge_function
 from nautile.codegen.rows.reading import CHUNK, Reader, row_dependent
-from nautile.codegen.rows.states import fields, moved, start, state_type, update
+from nautile.codegen.rows.states import declared, fields, moved, state_type, update
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
 from nautile.codegen.source import CudaKernel
@@ -146,15 +146,7 @@ class _Emitter(Reader):
 
     def _declare(self, step: Pass) -> None:
         for fold in step.folds:
-            kind = CPP[carrier(fold.target.dtype)]
-            if fold.monoid in ("argmax", "argmin"):
-                source = carrier(fold.source.dtype)
-                first = start(fold.monoid, source)
-                self.put(f"{CPP[source]} {fold.target.name}_value = {first};")
-                self.put(f"{kind} {fold.target.name} = 0x7fffffff;")
-            else:
-                first = start(fold.monoid, carrier(fold.target.dtype))
-                self.put(f"{kind} {fold.target.name} = {first};")
+            self.put(*(f"{kind} {name} = {first};" for kind, name, first in declared(fold)))
 
     def _phases(self, step: Pass, keep: tuple[Term, ...]) -> None:
         for fold in step.folds:
@@ -273,7 +265,7 @@ class _Emitter(Reader):
             return
         function = merge_function(self, number, step)
         self.flush(0)
-        self.put(*state_type(number, step.folds))
+        self.put(state_type(number, step.folds))
         warps = max(1, g.threads // 32)
         self.put(f"__shared__ State{number} shared{number}[{warps}];")
         self.put(*function)

@@ -37,7 +37,7 @@ def merge_function(reader: Reader, number: int, step: Pass) -> list[str]:
     return [
         f"auto merge{number} = [&](const {state}& a, const {state}& b) {{",
         f"  {state} c;",
-        *merge_lines(ordered, moves),
+        *(f"  {line}" for line in merge_lines(ordered, moves)),
         "  return c;",
         "};",
     ]

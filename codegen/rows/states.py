@@ -16,7 +16,17 @@ from nautile.codegen.folding import identity
 from nautile.codegen.tile import Fold
 from nautile.codegen.types import CPP, carrier, literal
 
-__all__ = ["Moves", "combine", "fields", "merge_lines", "moved", "start", "state_type", "update"]
+__all__ = [
+    "Moves",
+    "combine",
+    "declared",
+    "fields",
+    "merge_lines",
+    "moved",
+    "start",
+    "state_type",
+    "update",
+]
 
 _SUFFIX = {"f32": "", "f64": "_f64", "i32": "_int", "i64": "_int", "bool": "_int"}
 
@@ -63,12 +73,13 @@ def start(monoid: str, kind: str) -> str:
     return literal(value, kind)
 
 
-def update(fold: Fold, value: str, index: str) -> list[str]:
-    """The statement that lets one element enter a fold."""
-    name, kind = fold.target.name, carrier(fold.target.dtype)
+def update(fold: Fold, value: str, index: str, at: str = "") -> list[str]:
+    """The statement that lets one element enter a fold; `at` picks one of several results."""
+    name, kind = f"{fold.target.name}{at}", carrier(fold.target.dtype)
     if fold.monoid in ("argmax", "argmin"):
-        test = f"{_better(fold)}({value}, {name}_value) || ({value} == {name}_value"
-        return [f"if ({test} && {index} < {name})) {{ {name}_value = {value}; {name} = {index}; }}"]
+        best = f"{fold.target.name}_value{at}"
+        test = f"{_better(fold)}({value}, {best}) || ({value} == {best} && {index} < {name})"
+        return [f"if ({test}) {{ {best} = {value}; {name} = {index}; }}"]
     return [f"{name} = {combine(fold.monoid, name, value, kind)};"]
 
 
@@ -82,37 +93,48 @@ def fields(fold: Fold) -> list[str]:
     return [f"{fold.target.name}_value", fold.target.name] if extreme else [fold.target.name]
 
 
-def state_type(number: int, folds: Sequence[Fold]) -> list[str]:
-    """The struct that carries a pass' partial states between threads."""
+def declared(fold: Fold, suffix: str = "") -> list[tuple[str, str, str]]:
+    """(C++ type, name, identity) of each variable of a fold's partial state."""
+    kind = carrier(fold.target.dtype)
+    name = f"{fold.target.name}{suffix}"
+    if fold.monoid in ("argmax", "argmin"):
+        source = carrier(fold.source.dtype)
+        best = (CPP[source], f"{fold.target.name}_value{suffix}", start(fold.monoid, source))
+        return [best, (CPP[kind], name, "0x7fffffff")]
+    return [(CPP[kind], name, start(fold.monoid, kind))]
+
+
+def state_type(number: int, folds: Sequence[Fold], sizes: Mapping[str, int] | None = None) -> str:
+    """The struct that carries a pass' partial states between threads; `sizes` gives the results of
+    folds that have several."""
     members = []
     for fold in folds:
-        if fold.monoid in ("argmax", "argmin"):
-            members.append(f"{CPP[carrier(fold.source.dtype)]} {fold.target.name}_value;")
-        members.append(f"{CPP[carrier(fold.target.dtype)]} {fold.target.name};")
-    return [f"struct State{number} {{ {' '.join(members)} }};"]
+        size = (sizes or {}).get(fold.target.name)
+        suffix = "" if size is None else f"[{size}]"
+        members += [f"{kind} {name};" for kind, name, _ in declared(fold, suffix)]
+    return f"struct State{number} {{ {' '.join(members)} }};"
 
 
-def merge_lines(folds: Sequence[Fold], moves: Mapping[str, Moves]) -> list[str]:
-    """The body of the merge of states a and b into c."""
+def merge_lines(folds: Sequence[Fold], moves: Mapping[str, Moves], at: str = "") -> list[str]:
+    """The body of the merge of states a and b into c; `at` picks one of several results."""
     lines: list[str] = []
     for fold in folds:
-        name, kind = fold.target.name, carrier(fold.target.dtype)
         if fold.monoid in ("argmax", "argmin"):
-            lines += _merge_extreme(fold)
+            lines += _merge_extreme(fold, at)
             continue
-        move = moves.get(name, Moves())
-        lines += [f"  {line}" for line in move.lines]
-        sides = (move.side(n, f"{s}.{name}", kind) for n, s in enumerate("ab"))
-        lines.append(f"  c.{name} = {combine(fold.monoid, *sides, kind)};")
+        name, kind = f"{fold.target.name}{at}", carrier(fold.target.dtype)
+        move = moves.get(fold.target.name, Moves())
+        left, right = (move.side(n, f"{s}.{name}", kind) for n, s in enumerate("ab"))
+        lines += [*move.lines, f"c.{name} = {combine(fold.monoid, left, right, kind)};"]
     return lines
 
 
-def _merge_extreme(fold: Fold) -> list[str]:
-    name, better = fold.target.name, _better(fold)
-    value = f"{name}_value"
+def _merge_extreme(fold: Fold, at: str) -> list[str]:
+    name, better, take = f"{fold.target.name}{at}", _better(fold), f"take_{fold.target.name}"
+    value = f"{fold.target.name}_value{at}"
     same = f"!{better}(a.{value}, b.{value}) && b.{name} < a.{name}"
     return [
-        f"  const bool take_{name} = {better}(b.{value}, a.{value}) || ({same});",
-        f"  c.{value} = take_{name} ? b.{value} : a.{value};",
-        f"  c.{name} = take_{name} ? b.{name} : a.{name};",
+        f"const bool {take} = {better}(b.{value}, a.{value}) || ({same});",
+        f"c.{value} = {take} ? b.{value} : a.{value};",
+        f"c.{name} = {take} ? b.{name} : a.{name};",
     ]
