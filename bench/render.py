@@ -20,6 +20,9 @@ def render(folder: Path) -> str:
     parts = [HEAD, NOTE]
     for path in sorted(folder.glob("*.json")):
         records = json.loads(path.read_text())
+        if "peers" not in records[0]:  # a table of another kind, with a page of its own
+            parts.append(f"\n## {path.stem}\n\n[{path.stem}.md]({path.stem}.md)\n")
+            continue
         parts.append(f"\n## {path.stem}\n\n{_stamp(records)}\n")
         for group in dict.fromkeys(r["group"] for r in records):
             parts.append(_table(group, [r for r in records if r["group"] == group]))
