@@ -210,7 +210,8 @@ class Multiply:
     """For each (accumulator, right tile): accumulator += left x right over `depth` positions of
     `axis`. `left` is a tile of `left_ring`, or a packed fragment; each right tile has its ring.
     `prefetch` tells how far ahead fragments are loaded: a whole "step" of the depth, or one
-    "fragment" where registers are scarce."""
+    "fragment" where registers are scarce. With `formed`, the left tile holds raw elements, and an
+    operand's element is that term, computed from them in registers."""
 
     pairs: tuple[tuple[Fragment, SharedTile, Ring], ...]
     left: SharedTile | Fragment
@@ -219,6 +220,7 @@ class Multiply:
     depth: int
     operand: str
     prefetch: str = "step"
+    formed: Term | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,28 @@
 An operand that is one Load of the operand's own type, contiguous along one of its axes, is copied
 asynchronously in pieces of 16, 8 or 4 bytes, whichever its alignment allows; a coordinate that may
 leave the buffer is tested once a piece, unless it moves inside one. Any other (a cast, a product
-with a row factor, a gather, an odd stride) is computed on its way through registers.
+with a row factor, a gather, an odd stride) is computed on its way through registers. A left operand
+whose elements are folded too is copied raw, and formed when its fragments are loaded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from nautile.codegen.memory import Layout, SharedTile
 from nautile.codegen.schedule.affine import beyond, coefficient, divisor, offset
-from nautile.codegen.schedule.structure import OPERANDS, Structure, UnsupportedError
+from nautile.codegen.schedule.structure import (
+    OPERANDS,
+    Contraction,
+    Structure,
+    UnsupportedError,
+    statements,
+)
+from nautile.codegen.tile import Fold
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Load, Term, walk
 
-__all__ = ["gathered_words", "loaded", "place"]
+__all__ = ["gathered_words", "loaded", "place", "raw"]
 
 _COPIED = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "f32")}
 
@@ -26,7 +36,37 @@ def place(structure: Structure, name: str, outside: Axis, depth: Axis, operand: 
     _check_free(structure, value, (outside, depth))
     if operand != element:
         value = Cast(operand, value)
-    filled, inner = _filling(structure, value, (outside, depth), element)
+    return _tile(structure, name, value, (outside, depth), element)
+
+
+def raw(structure: Structure, c: Contraction) -> SharedTile | None:
+    """The elements of a left operand that is computed from them, where a fold along its depth reads
+    them as well, and they can be copied as they are; None otherwise."""
+    value, element = structure.pure[c.left.name], OPERANDS[c.operand]
+    axes = (structure.row, c.axis)
+    for load in _folded(structure, c):
+        if load not in walk(value) or load.buffer.dtype not in ("bf16", "f16"):
+            continue
+        tile = _tile(structure, c.left.name, load, axes, load.buffer.dtype)
+        if value is not load and c.operand == element != "tf32" and tile.filled != "compute":
+            return tile
+    return None
+
+
+def _folded(structure: Structure, c: Contraction) -> Iterator[Load]:
+    """Loads over rows and the depth of a contraction that are folded along it."""
+    for s in statements(structure.program.body):
+        value = structure.folded(s) if isinstance(s, Fold) and s.axis == c.axis else None
+        for term in walk(value) if value is not None else ():
+            if isinstance(term, Load) and {structure.row, c.axis} <= term.free:
+                yield term
+
+
+def _tile(
+    structure: Structure, name: str, value: Term, axes: tuple[Axis, Axis], element: str
+) -> SharedTile:
+    filled, inner = _filling(structure, value, axes, element)
+    outside, depth = axes
     outer = outside if inner == depth else depth
     rows, columns = structure.width(outer), structure.width(inner)
     row_bytes = columns * DTYPES[element].bytes

@@ -37,7 +37,7 @@ from nautile.codegen.memory import (
     Stream,
     Wait,
 )
-from nautile.codegen.schedule.place import gathered_words, loaded, place
+from nautile.codegen.schedule.place import gathered_words, loaded, place, raw
 from nautile.codegen.schedule.registers import gathers, narrowed, reads, reciprocals, writes
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
 from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Statement, Tile, Write
@@ -87,6 +87,7 @@ class _Planner:
     scopes: dict[int, _Scope] = field(default_factory=dict)
     operands: dict[tuple[str, str], tuple[SharedTile, _Scope]] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
+    formed: dict[str, Term] = field(default_factory=dict)
     precise: bool = False
     narrow: frozenset[str] = frozenset()
 
@@ -143,6 +144,11 @@ class _Planner:
 
     def _operand(self, scope: _Scope, c: Contraction, tile: Tile, outside: Axis) -> None:
         placed = place(self.structure, tile.name, outside, c.axis, c.operand)
+        if tile is c.left and placed.filled == "compute":
+            elements = raw(self.structure, c)
+            if elements is not None:
+                self.formed[tile.name] = placed.value
+                placed = elements
         home = scope
         while home.parent is not None and not any(a in placed.value.free for a in home.axes):
             home = home.parent
@@ -298,7 +304,8 @@ class _Planner:
             pairs.append((self._fragment(c.statement.target), tile, home.ring))
         depth = self.structure.width(first.axis)
         element, prefetch = pairs[0][1].element, self.choices.prefetch
-        ops.append(Multiply(tuple(pairs), left, ring, first.axis, depth, element, prefetch))
+        formed = self.formed.get(first.left.name)
+        ops.append(Multiply(tuple(pairs), left, ring, first.axis, depth, element, prefetch, formed))
         return ops
 
     def _prepare(self, scope: _Scope, c: Contraction) -> list[Operation]:

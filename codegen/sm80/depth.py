@@ -1,5 +1,5 @@
-"""Folds along a contracted axis, beside the multiplication: elements where the left operand's
-fragments put them.
+"""Elements where a left operand's fragments put them: folds along the contracted axis beside the
+multiplication, and operands that are formed from raw elements.
 
 A thread takes the rows lane / 4 and lane / 4 + 8 of each 16, as in an accumulator, and of every 32
 bytes of depth two runs of 4 bytes. So a value of the row is the same register as anywhere else, and
@@ -8,21 +8,25 @@ the threads that share a row are settled as those of an accumulator's fold are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nautile.codegen.memory import FoldDepth, SharedTile
 from nautile.codegen.schedule.place import loaded
 from nautile.codegen.sm80.context import Context, Place, widened
 from nautile.codegen.sm80.elements import COMBINE, quad
-from nautile.codegen.sm80.multiply import left_fragments, left_lane
+from nautile.codegen.sm80.fragments import left_fragments, left_lane
 from nautile.dtypes import DTYPES
+from nautile.terms import Axis, Term
 
-__all__ = ["fold_depth"]
+__all__ = ["elements", "fold_depth"]
 
 IDENTITY = {"sum": "0.0f", "prod": "1.0f", "max": "-nt_inf()", "min": "nt_inf()"}
 
 
 def fold_depth(ctx: Context, op: FoldDepth) -> None:
     """The fold's value after `depth` more positions."""
-    rows, run = ctx.program.geometry.thread_rows, _run(op)
+    rows, run = ctx.program.geometry.thread_rows, positions_at_once(op.tile)
     running = op.carried and not op.settled
     ctx.emit("{")
     if op.tile is not None:
@@ -37,17 +41,20 @@ def fold_depth(ctx: Context, op: FoldDepth) -> None:
     if op.tile is not None:
         ctx.emit("nt_u32 fa[4];")
         left_fragments(ctx, op.tile, op.axis, "k", "fa")
-    _elements(ctx, op, run)
-    ctx.emit("}", "}")
+    outside, folded = IDENTITY[op.monoid], COMBINE[op.monoid]
+    each = elements(ctx, op.axis, op.tile, op.value, "k", "fa", outside, precise=op.precise)
+    with each as value:
+        ctx.emit(f"v[i][h] = {folded.format('v[i][h]', value)};")
+    ctx.emit("}", "}", "}", "}")
     if op.settled:
         _rows(ctx, *quad(COMBINE[op.monoid], "v[i][h]"))
     _rows(ctx, f"{target}[i][h] = {_joined(ctx, op)};")
     ctx.emit("}")
 
 
-def _run(op: FoldDepth) -> int:
-    """Elements in four bytes of the operand; without one, those that are read at once."""
-    return 2 if op.tile is None else 4 // DTYPES[op.tile.element].bytes
+def positions_at_once(tile: SharedTile | None) -> int:
+    """Elements in four bytes of the tile; without one, those that are read from memory at once."""
+    return 2 if tile is None else 4 // DTYPES[tile.element].bytes
 
 
 def _rows(ctx: Context, *lines: str) -> None:
@@ -65,33 +72,46 @@ def _joined(ctx: Context, op: FoldDepth) -> str:
     return COMBINE[op.monoid].format(carried, "v[i][h]")
 
 
-def _elements(ctx: Context, op: FoldDepth, run: int) -> None:
-    """The elements of one row fragment in one step, row by row."""
-    row = ctx.program.geometry.row
-    positions = {row: "p_row", op.axis: "p_col"}
+@contextmanager
+def elements(
+    ctx: Context,
+    axis: Axis,
+    tile: SharedTile | None,
+    value: Term,
+    k: str,
+    words: str,
+    outside: str,
+    *,
+    precise: bool = False,
+) -> Iterator[str]:
+    """Loops over the elements of row fragment i in step k, by row half h, `part` of the step and
+    position q; the text of an element's value, `outside` beyond the depth's extent. `words` holds
+    the tile's fragment. The loops over h and part are left open; `made` has room for a part."""
+    row, run = ctx.program.geometry.row, positions_at_once(tile)
+    positions = {row: "p_row", axis: "p_col"}
     ragged = frozenset(a for a in positions if ctx.ragged(a))
-    place = Place(positions, ragged, op.axis, run, "q", "p_pair")
-    if op.tile is not None:
-        place.known[loaded(op.tile)] = _at_hand(op.tile, run)
-    levels = ctx.levels([row], [op.axis])
-    value = ctx.printer(levels, place, precise=op.precise).value(op.value, "f32")
-    if ctx.ragged(op.axis):
-        value = f"(p_col < {op.axis.extent} ? {value} : {IDENTITY[op.monoid]})"
+    place = Place(positions, ragged, axis, run, "q", "p_pair")
+    if tile is not None:
+        place.known[loaded(tile)] = _at_hand(tile, words)
+    levels = ctx.levels([row], [axis])
+    text = ctx.printer(levels, place, precise=precise).value(value, "f32")
+    if ctx.ragged(axis):
+        text = f"(p_col < {axis.extent} ? {text} : {outside})"
     ctx.emit(*levels[0].lines)
     ctx.unroll("for (int h = 0; h < 2; h++) {")
     ctx.emit("const int p_row = row0 + i * 16 + h * 8;", *levels[1].lines)
     ctx.unroll("for (int part = 0; part < 2; part++) {")
-    at = f"{ctx.origin(op.axis)} + k * {8 * run} + part * {4 * run}"
-    ctx.emit(f"const int p_pair = {at} + (lane & 3) * {run};", *place.chunk)
+    at = f"{ctx.origin(axis)} + {k} * {8 * run} + part * {4 * run}"
+    ctx.emit(f"const int p_pair = {at} + (lane & 3) * {run};", *place.chunk, f"float made[{run}];")
     ctx.unroll(f"for (int q = 0; q < {run}; q++) {{")
     ctx.emit("const int p_col = p_pair + q;", *levels[2].lines)
-    ctx.emit(f"v[i][h] = {COMBINE[op.monoid].format('v[i][h]', value)};")
-    ctx.emit("}", "}", "}")
+    yield text
+    ctx.emit("}")
 
 
-def _at_hand(tile: SharedTile, run: int) -> str:
-    """The element of the fragment in the loops over part, h and q."""
-    word = "fa[part * 2 + h]"
-    if run == 1:
+def _at_hand(tile: SharedTile, words: str) -> str:
+    """The element of a fragment in the loops over part, h and q."""
+    word = f"{words}[part * 2 + h]"
+    if positions_at_once(tile) == 1:
         return f"__uint_as_float({word})"
     return widened(tile.element, f"((nt_u16)({word} >> (q * 16)))")

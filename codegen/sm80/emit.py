@@ -9,6 +9,7 @@ from nautile.codegen.memory import Gather, Geometry, MemoryProgram, Place, Strea
 from nautile.codegen.schedule.depth import cut_depth
 from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.plan import Choices, plan
+from nautile.codegen.schedule.rows import with_row
 from nautile.codegen.schedule.structure import Structure, UnsupportedError, analyse, statements
 from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.kernel import print_kernel
@@ -54,7 +55,7 @@ def emit_variants(program: TileProgram, options: Options | None = None) -> Itera
     yield emit_mma(program, options)
     yield emit_mma(program, replace(options, prefetch="fragment"))
     geometry = memory_program(program, options).geometry
-    chain = _is_chain(analyse(cut_depth(factor(program))))
+    chain = _is_chain(_analysed(program))
     warps = geometry.warp_rows * geometry.warp_columns * 2
     if warps > (CHAIN_WARPS if chain else MAX_WARPS):
         return
@@ -73,7 +74,7 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
     """The schedule that `emit_mma` prints."""
     options = options or Options()
     try:
-        structure = analyse(cut_depth(factor(program)))
+        structure = _analysed(program)
         geometry = _geometry(structure, options)
         choices = _choices(structure, geometry, options)
         memory = plan(structure, choices)
@@ -85,6 +86,10 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
         return memory
     except (UnsupportedError, ScheduleError) as error:
         raise LoweringError(f"{program.name}: {error}") from error
+
+
+def _analysed(program: TileProgram) -> Structure:
+    return analyse(cut_depth(factor(with_row(program))))
 
 
 def _choices(structure: Structure, geometry: Geometry, options: Options) -> Choices:

@@ -97,6 +97,8 @@ def _buffers(program: MemoryProgram) -> tuple[list[Buffer], list[Buffer]]:
             note(op.value, *([op.whole] if op.whole is not None else []))
         if isinstance(op, FoldDepth):
             note(op.value)
+        if isinstance(op, Multiply) and op.formed is not None:
+            note(op.formed)
         if isinstance(op, Store):
             note(*op.coordinates)
             writes[op.buffer] = None

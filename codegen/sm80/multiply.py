@@ -1,18 +1,15 @@
-"""Fragments from shared memory and mma.sync, one 32-byte step of the depth after another.
-
-A lane's address is `base + rows * pitch + (first ^ chunk * 16)`: the row part and `first` (its own
-chunk, swizzled) are set once, steps of 16 rows are constants, and steps of chunks an exclusive or,
-because a step never carries into the lane's own chunk bits.
-"""
+"""Fragments from shared memory and mma.sync, one 32-byte step of the depth after another."""
 
 from __future__ import annotations
 
-from nautile.codegen.memory import Fragment, Multiply, Ring, SharedTile
+from nautile.codegen.memory import Fragment, Multiply, SharedTile
+from nautile.codegen.sm80 import depth
 from nautile.codegen.sm80.context import Context
+from nautile.codegen.sm80.fragments import lane, left_fragments, left_lane, matrix, word_by_word
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis
 
-__all__ = ["left_fragments", "left_lane", "multiply"]
+__all__ = ["multiply"]
 
 
 def multiply(ctx: Context, op: Multiply) -> None:
@@ -25,7 +22,7 @@ def multiply(ctx: Context, op: Multiply) -> None:
     parts = []
     for number, (target, tile, ring) in enumerate(op.pairs):
         part = target.columns // g.warp_columns
-        _lane(ctx, f"b{number}", tile, ring, op.axis, part, "warp_column", g.warp_columns, True)
+        lane(ctx, f"b{number}", tile, ring, op.axis, part, "warp_column", g.warp_columns, True)
         parts.append(part // 16)
     steps = op.depth * DTYPES[op.operand].bytes // 32
     if op.prefetch == "fragment" and len(parts) == 1:
@@ -98,80 +95,41 @@ def _load_all(ctx: Context, op: Multiply, parts: list[int], k: str, buffer: str)
         ctx.emit("}")
 
 
-def _lane(
-    ctx: Context,
-    name: str,
-    tile: SharedTile,
-    ring: Ring,
-    axis: Axis,
-    part: int,
-    warp: str,
-    warps: int,
-    right: bool,
-) -> None:
-    """The lane's own part of the addresses of a tile: `name` and, exclusive-ored, `name`x."""
-    slot = f"{ctx.slots[ring.name]} + {tile.offset}"
-    first = f"{warp} * {part} + " if warps > 1 else ""
-    if _scalar(tile, axis):
-        ctx.emit(f"const nt_u32 {name} = {slot};", f"const int {name}r = {first}(lane >> 2);")
-        return
-    along, across = ("(lane >> 3) & 1", "lane >> 4") if right else ("lane >> 4", "(lane >> 3) & 1")
-    if tile.inner == axis:
-        row, chunk = f"{first}(lane & 7) + ({across}) * 8", along
-    else:
-        chunk_first = f"{warp} * {part // 8} + " if warps > 1 else ""
-        row, chunk = f"(lane & 7) + ({along}) * 8", f"{chunk_first}({across})"
-    layout = tile.layout
-    swizzle = f" ^ (({name}r >> {layout.shift}) & {layout.mask})" if layout.mask else ""
-    ctx.emit(f"const int {name}r = {row};")
-    ctx.emit(f"const nt_u32 {name} = {slot} + {name}r * {layout.pitch};")
-    ctx.emit(f"const nt_u32 {name}x = (({chunk}){swizzle}) << 4;")
-
-
-def _scalar(tile: SharedTile, axis: Axis) -> bool:
-    """Whether fragments are read word by word: 4-byte elements across the depth."""
-    return tile.element == "tf32" and tile.inner != axis
-
-
 def _load_left(ctx: Context, op: Multiply, k: str, buffer: str) -> None:
     assert isinstance(op.left, SharedTile)
     ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
     into = f"fa[{buffer}][i]"
-    left_fragments(ctx, op.left, op.axis, k, into)
-    _round(ctx, op.operand, into)
+    if op.formed is None:
+        left_fragments(ctx, op.left, op.axis, k, into)
+        _round(ctx, op.operand, into)
+    else:
+        _form(ctx, op, op.left, k, into)
     ctx.emit("}")
 
 
-def left_lane(ctx: Context, tile: SharedTile, ring: Ring, axis: Axis) -> None:
-    """The lane's addresses, "a", of a left operand."""
-    g = ctx.program.geometry
-    _lane(ctx, "a", tile, ring, axis, g.thread_rows * 16, "warp_row", g.warp_rows, False)
-
-
-def left_fragments(ctx: Context, tile: SharedTile, axis: Axis, k: str, into: str) -> None:
-    """Four words of a left operand: word w of row fragment i holds rows lane / 4 + 8 (w & 1), and
-    of step k the positions w / 2 * 16 + lane % 4 * 4 of 32 bytes, onwards for four bytes."""
-    if _scalar(tile, axis):
-        for word in range(4):
-            row = f"({k} * 8 + (lane & 3) + {word >> 1} * 4)"
-            column = f"(ar + i * 16 + {(word & 1) * 8})"
-            ctx.emit(f"{into}[{word}] = nt_load4(a + {row} * {tile.layout.pitch} + {column} * 4);")
-    else:
-        _matrix(ctx, into, "a", tile, axis, k, "i")
+def _form(ctx: Context, op: Multiply, tile: SharedTile, k: str, into: str) -> None:
+    """A left fragment computed from the raw elements that lie where its own will."""
+    assert op.formed is not None
+    ctx.emit("nt_u32 raw[4];")
+    left_fragments(ctx, tile, op.axis, k, "raw")
+    pack = f"nt_{op.operand}x2_of_f32"
+    with depth.elements(ctx, op.axis, tile, op.formed, k, "raw", "0.0f") as value:
+        ctx.emit(f"made[q] = {value};")
+    ctx.emit(f"{into}[part * 2 + h] = {pack}(made[0], made[1]);", "}", "}")
 
 
 def _load_right(ctx: Context, op: Multiply, number: int, into: str, k: str, j: str) -> None:
     tile, name = op.pairs[number][1], f"b{number}"
     if op.operand == "tf32" and isinstance(op.left, Fragment):
         _paired(ctx, into, name, tile, op.axis, k, j)
-    elif _scalar(tile, op.axis):
+    elif word_by_word(tile, op.axis):
         for word in range(4):
             row = f"({k} * 8 + (lane & 3) + {word & 1} * 4)"
             column = f"({name}r + {j} * 16 + {(word >> 1) * 8})"
             at = f"{name} + {row} * {tile.layout.pitch} + {column} * 4"
             ctx.emit(f"{into}[{word}] = nt_load4({at});")
     else:
-        _matrix(ctx, into, name, tile, op.axis, k, j)
+        matrix(ctx, into, name, tile, op.axis, k, j)
     _round(ctx, op.operand, into)
 
 
@@ -182,7 +140,7 @@ def _paired(
     layout = tile.layout
     for word in range(4):
         depth = f"({k} * 8 + (lane & 3) * 2 + {word & 1})"
-        if _scalar(tile, axis):
+        if word_by_word(tile, axis):
             column = f"({name}r + {j} * 16 + {(word >> 1) * 8})"
             at = f"{name} + {depth} * {layout.pitch} + {column} * 4"
         else:
@@ -193,18 +151,6 @@ def _paired(
             at = f"{start} + {row} * {layout.pitch}"
             at += f" + (({depth} >> 2){swizzle}) * 16 + ({depth} & 3) * 4"
         ctx.emit(f"{into}[{word}] = nt_load4({at});")
-
-
-def _matrix(
-    ctx: Context, into: str, name: str, tile: SharedTile, axis: Axis, k: str, number: str
-) -> None:
-    pitch = tile.layout.pitch
-    if tile.inner == axis:
-        at = f"{name} + {number} * {16 * pitch} + ({name}x ^ ({k} * 32))"
-        ctx.emit(f"nt_fragments({into}, {at});")
-    else:
-        at = f"{name} + {k} * {16 * pitch} + ({name}x ^ ({number} * 32))"
-        ctx.emit(f"nt_fragments_transposed({into}, {at});")
 
 
 def _round(ctx: Context, operand: str, into: str) -> None:
