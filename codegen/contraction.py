@@ -1,5 +1,5 @@
 """Contractions, recognised by structure: a sum over products of two operands that share the summed
-axes and each have an axis of their own.
+axes and each have an axis of their own (or one of them has, where a chain has a single row).
 
 `sum[k](a * b)` with a over (i, k) and b over (j, k) is one whatever a and b are; factors that do
 not depend on k leave the sum, the others join the operand that grows least, and `where(p, x, 0)`
@@ -76,15 +76,21 @@ def peel(root: Term, streams: frozenset[Axis]) -> tuple[tuple[Axis, ...], Term]:
 
 
 def contraction(
-    root: Term, streams: frozenset[Axis], tiles: Mapping[Axis, int], rounding: bool = True
+    root: Term,
+    streams: frozenset[Axis],
+    tiles: Mapping[Axis, int],
+    rounding: bool = True,
+    *,
+    lone: bool = False,
 ) -> Contraction | None:
     """The reduction as a contraction, or None where it is not one. `rounding` lets an f32 operand
-    be rounded to the narrow type of the other."""
+    be rounded to the narrow type of the other. With `lone`, one operand may be a single row: have
+    no axis of its own but such of one position."""
     if not isinstance(root, Online) and not (isinstance(root, Reduce) and root.monoid == "sum"):
         return None
     axes, body = peel(root, streams)
     whole = _take_apart(body)
-    split = _best_split(whole, frozenset(axes), tiles)
+    split = _best_split(whole, frozenset(axes), tiles, lone)
     if split is None:
         return None
     left, right = split
@@ -102,7 +108,7 @@ def factor_out(root: Reduce | Online, streams: frozenset[Axis], tiles: Mapping[A
     axes, body = peel(root, streams)
     whole, inside, outside = _take_apart(body), _Product(), _Product()
     loose = _outside(whole, axes)
-    if not loose or _best_split(whole, frozenset(axes), tiles) is None:
+    if not loose or _best_split(whole, frozenset(axes), tiles, lone=True) is None:
         return root
     for part in whole.parts:
         (outside if part in loose else inside).add(*part)
@@ -147,7 +153,7 @@ def _take_apart(body: Term) -> _Product:
 
 
 def _best_split(
-    whole: _Product, axes: frozenset[Axis], tiles: Mapping[Axis, int]
+    whole: _Product, axes: frozenset[Axis], tiles: Mapping[Axis, int], lone: bool = False
 ) -> tuple[_Product, _Product] | None:
     """The two operands whose tiles are smallest, first the one whose factor stands first."""
     inner = [part for part in whole.parts if part[1].free & axes]
@@ -155,7 +161,7 @@ def _best_split(
         return None
     best: tuple[float, tuple[_Product, _Product]] | None = None
     for pair in _splits(inner):
-        size = _size(*pair, axes, tiles)
+        size = _size(*pair, axes, tiles, lone)
         if size is not None and (best is None or size < best[0]):
             best = size, pair
     return best[1] if best else None
@@ -171,13 +177,13 @@ def _splits(parts: list[tuple[str, Term]]) -> Iterator[tuple[_Product, _Product]
 
 
 def _size(
-    left: _Product, right: _Product, axes: frozenset[Axis], tiles: Mapping[Axis, int]
+    left: _Product, right: _Product, axes: frozenset[Axis], tiles: Mapping[Axis, int], lone: bool
 ) -> float | None:
     """Elements of both operands' tiles (those that must be computed weigh a little more), or None
     where the split makes no contraction."""
     a, b = _free(left), _free(right)
     own = [any(x.extent > 1 for x in only) for only in (a - b, b - a)]
-    if not (axes <= a and axes <= b and all(own)):
+    if not (axes <= a and axes <= b and (any(own) if lone else all(own))):
         return None
     weights = [1.0 if len(side.parts) == 1 else 1.01 for side in (left, right)]
     sizes = [prod(tiles.get(x, x.extent) for x in free) for free in (a, b)]

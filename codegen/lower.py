@@ -51,6 +51,7 @@ from nautile.terms import (
 
 __all__ = ["lower"]
 
+TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")  # operand types of the tensor cores
 Reduction = Reduce | Online
 Axes = frozenset[Axis]
 
@@ -92,6 +93,7 @@ class _Lowering:
     started: set[tuple[Axes, Axis, int]] = field(default_factory=set)
     axes: dict[Term, Axes] = field(default_factory=dict)
     count: int = 0
+    lone: bool = False
 
     @classmethod
     def of(cls, name: str, part: Part, rounding: bool) -> _Lowering:
@@ -124,7 +126,22 @@ class _Lowering:
                 )
 
     def _plan(self, terms: list[Term]) -> None:
-        """Which reductions are contractions, and which terms are tiles of their own."""
+        """Which reductions are contractions, and which terms are tiles of their own. Where none is
+        one of the tensor cores', a chain of products with a single row may be."""
+        self._plan_all(terms)
+        if not any(p and p.operand in TENSOR for p in self.plans.values()):
+            plain = self.plans, self.roots
+            self.plans, self.roots, self.lone = {}, set(), True
+            self._plan_all(terms)
+            if not any(p and self._is_chained(p) for p in self.plans.values()):
+                (self.plans, self.roots), self.lone = plain, False
+
+    def _is_chained(self, plan: Contraction) -> bool:
+        """Whether the product multiplies what another one made."""
+        inside = (t for t in walk(plan.left, plan.right) if isinstance(t, (Reduce, Online)))
+        return any(self.plans.get(t) for t in inside)
+
+    def _plan_all(self, terms: list[Term]) -> None:
         self.roots.update(terms)
         pending = list(terms)
         seen: set[Term] = set()
@@ -140,8 +157,9 @@ class _Lowering:
 
     def _operands(self, term: Reduction) -> list[Term]:
         """The terms that the reduction's statement reads."""
-        plan = contraction(term, frozenset(self.streams), self.tiles, self.rounding)
-        if term in self.befores:
+        streams = frozenset(self.streams)
+        plan = contraction(term, streams, self.tiles, self.rounding, lone=self.lone)
+        if term in self.befores or (self.lone and plan and plan.operand not in TENSOR):
             plan = None
         self.plans[term] = plan
         needed = [plan.left, plan.right] if plan else [term.body]

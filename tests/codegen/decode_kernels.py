@@ -59,6 +59,26 @@ def partial(
     return kernel("partial", outputs, tiles, (s,))
 
 
+def flat(keys: int = 90, chunk: int = 32, width: int = 32) -> Kernel:
+    """One query a head, whose row no axis names; keys up to a length of each batch."""
+    b, h, d, e = ax("b", 2), ax("h", 3), ax("d", width), ax("e", width)
+    p, s = ax("p", -(-keys // chunk)), ax("s", chunk)
+    at = op("add", op("mul", Index(p), chunk), Index(s))
+    k = load("k", b, at, h, d, shape=(2, keys, 3, width))
+    v = load("v", b, at, h, e, shape=(2, keys, 3, width))
+    x = op("mul", Reduce("sum", d, op("mul", load("q", b, h, d), k)), width**-0.5)
+    x = op("where", op("lt", at, keys), op("where", until()(Index(b), at), x, -INF), -INF)
+    m = Reduce("max", s, x)
+    weight = op("exp", op("sub", x, Running(m)))
+    repair = op("exp", op("sub", Before(m), Running(m)))
+    outputs = [
+        out("m", (b, h, p), m, "f32"),
+        out("l", (b, h, p), Online(s, repair, weight), "f32"),
+        out("o", (b, h, p, e), Online(s, repair, op("mul", weight, v)), "f32"),
+    ]
+    return kernel("flat", outputs, {b: 1, h: 1, p: 1, s: 16, d: width, e: width}, (s,))
+
+
 def _rows(g: Axis, t: Axis) -> dict[Axis, int]:
     """The larger axis is the block's rows, the other is dealt to blocks."""
     return {g: g.extent, t: 1} if g.extent >= t.extent else {g: 1, t: t.extent}
@@ -87,6 +107,9 @@ def until(name: str = "length", batch: int = 2) -> Mask:
 
 CASES: dict[str, Callable[[], Kernel]] = {
     "grouped": partial,
+    "single_head": lambda: partial(group=1, heads=3),
+    "single_head_lengths": lambda: partial(group=1, heads=3, mask=until(), keys=90, chunk=32),
+    "no_row_axis": flat,
     "few_queries": lambda: partial(group=1, queries=5, causal=True),
     "group_and_queries": lambda: partial(group=4, queries=3, causal=True),
     "ragged": lambda: partial(keys=90, chunk=32),

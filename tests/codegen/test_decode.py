@@ -57,7 +57,7 @@ def merged(states: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
     held = weight > 0
     total, o = np.where(held, total, 0.0), np.where(held[..., None], o, 0.0)
     scale = (weight * total).sum(-1)
-    return (weight[..., None] * o).sum(-2) / scale[..., None]
+    return np.asarray((weight[..., None] * o).sum(-2) / scale[..., None])
 
 
 @pytest.mark.parametrize("case", CASES)
