@@ -6,11 +6,13 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.
            | (op_<operation> T ..) | (Round dtype T)
            | (r_<monoid> axis T) | (Running monoid axis T) | (Before monoid axis T)
            | (Online axis T T T)                          repair, body, offset
+           | (RunningOnline axis T T T) | (BeforeOnline axis T T T)   of the online sum
 analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
            (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
            (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
 facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
-                                             of its carrier and a slope; all running forms are equal
+           (power T T T) (bend T T T T)      of its carrier and a slope; all running forms are equal
+           (drop T T T)                      the rest of a subject, given a term and a slope
            (made T i64)                      the rule with this id put its right-hand side here
 ```
 
@@ -29,23 +31,26 @@ from itertools import combinations
 from nautile.dtypes import DTYPES
 from nautile.terms import MONOIDS
 
+from .carriers import carriers_of, lowered, moment_of, named_slope
 from .law import (
     Call,
     Carrier,
     Condition,
     Fold,
+    Free,
     Kind,
+    Moment,
     Name,
     NotFree,
     Number,
     Pattern,
     Relation,
-    Rescaled,
     Round,
     Rule,
     Sign,
     Size,
     Stream,
+    Streamed,
     axes_of,
     names_of,
     parts,
@@ -91,7 +96,7 @@ def number(value: bool | int | float) -> str:
 def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
     """The egglog rules of a law; `index` is its id in the `made` relation."""
     if rule.conclusion is not None:
-        return (_fact(rule, rule.conclusion, index),)
+        return tuple(_facts(rule, rule.conclusion, index))
     assert rule.left is not None
     assert rule.right is not None
     texts = list(_rewrites(rule, rule.left, rule.right))
@@ -113,31 +118,40 @@ def _printed(rule: Rule, name: str, query: list[str], actions: list[str], index:
 
 
 def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[str], str]]:
-    """Query and right-hand side of one direction, once for each form of an online sum's slope."""
+    """Query and right-hand side of one direction, once for each form of a repair's slope."""
     integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
     query = [f"(= e {_text(left, integral)})", *_guards(rule, left), *_common(rule, [left, right])]
-    online = next((p for p in parts(right) if isinstance(p, Rescaled)), None)
-    forms: list[tuple[list[str], str]] = [([], _text(right, integral, _carriers(rule)))]
-    if online is not None and isinstance(online.slope, Name):
-        slope = f"v_{online.slope.name}"
-        unit = _text(right, integral, _carriers(rule), unit=True)
-        forms = [([f"(!= {slope} {_MINUS_ONE})"], forms[0][1])]
-        forms.append(([f"(= {slope} {_MINUS_ONE})"], unit))
-    for extra, built in forms:
-        yield [*query, *extra], built
+    for extra, unit in _forms(right):
+        yield [*query, *extra], _text(lowered(right, carriers_of(rule), unit=unit), integral)
 
 
-def _fact(rule: Rule, conclusion: Relation, index: int) -> Printed:
+def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
+    """A repair whose slope is -1 is written without it: what each form asks, and whether it is -1."""
+    name = named_slope(built)
+    if name is None:
+        yield [], False
+    else:
+        yield [f"(!= v_{name} {_MINUS_ONE})"], False
+        yield [f"(= v_{name} {_MINUS_ONE})"], True
+
+
+def _facts(rule: Rule, conclusion: Relation, index: int) -> Iterator[Printed]:
     query = [f"(= e {_text(conclusion.subject, False)})", f"(= ty_e (ty e)) (>= ty_e {FLOATS})"]
     query += _common(rule, list(relation_parts(conclusion)))
-    carrier, slope, running = (
-        _carrier_text(conclusion.carrier),
-        _text(conclusion.slope, False),
-        _text(conclusion.running, False),
-    )
-    known = f"({conclusion.relation} e {carrier} {slope})"
-    actions = [f"(let new {running})", f"(union {known} new)"]
-    return _printed(rule, f"f{index}", query, actions, index)
+    for i, (extra, unit) in enumerate(_forms(conclusion.running)):
+        running = lowered(conclusion.running, carriers_of(rule), unit=unit)
+        actions = [f"(let new {_text(running, False)})", f"(union {_known(conclusion, 'e')} new)"]
+        yield _printed(rule, f"f{index}_{i}", [*query, *extra], actions, index)
+
+
+def _known(relation: Relation, subject: str) -> str:
+    """The place that holds a relation's running form."""
+    carrier = _carrier_text(relation.carrier)
+    if relation.relation == "drop":
+        carrier = _text(relation.carrier, False)
+    places = [relation.slope, *([] if relation.centre is None else [relation.centre])]
+    inner = " ".join(_text(lowered(p, {}), False) for p in places)
+    return f"({relation.relation} {subject} {carrier} {inner})"
 
 
 def _common(rule: Rule, sides: list[Pattern]) -> list[str]:
@@ -189,11 +203,11 @@ def booleans(pattern: Pattern) -> Iterator[str]:
 
 def _condition_text(condition: Condition, position: int) -> str:
     match condition:
-        case NotFree(axis, name):
-            mask = f"fv{position}"
-            return f"(= {mask} (fv v_{name})) (= 0 (& (<< 1 x_{axis}) {mask}))"
-        case Carrier(name, fold):
-            return f"(= v_{name} {_carrier_text(fold)})"
+        case NotFree(axis, name) | Free(axis, name):
+            mask, same = f"fv{position}", "=" if isinstance(condition, NotFree) else "!="
+            return f"(= {mask} (fv v_{name})) ({same} 0 (& (<< 1 x_{axis}) {mask}))"
+        case Carrier(name, carrier):
+            return f"(= v_{name} {_carrier_text(carrier)})"
         case Sign(name, relation):
             return f"({_SIGNS[relation]} v_{name})"
         case Kind("finite" | "tame" as kind, name):
@@ -206,32 +220,33 @@ def _condition_text(condition: Condition, position: int) -> str:
 
 
 def _relation_text(relation: Relation) -> str:
-    carrier = _carrier_text(relation.carrier)
-    subject, slope = _text(relation.subject, False), _text(relation.slope, False)
-    return f"(= {_text(relation.running, False)} ({relation.relation} {subject} {carrier} {slope}))"
+    return (
+        f"(= {_text(relation.running, False)} {_known(relation, _text(relation.subject, False))})"
+    )
 
 
 def _carrier_text(pattern: Pattern) -> str:
-    """A carrier is known by its running value: equal totals may run differently."""
-    if isinstance(pattern, Fold):
-        return _stream("Running", pattern)
-    return _text(pattern, False)
+    """A carrier is known by its running value: equal totals may run differently. So a carrier's
+    name stands for that value."""
+    running = pattern if isinstance(pattern, Name) else moment_of(lowered(pattern, {}), "running")
+    return _text(running, False)
 
 
-def _stream(constructor: str, fold: Fold) -> str:
-    monoid = MONOIDS.index(fold.monoid)
-    return f"({constructor} {monoid} x_{fold.axis} {_text(fold.body, False)})"
+def _stream(constructor: str, monoid: str, axis: str, body: str) -> str:
+    return f"({constructor} {MONOIDS.index(monoid)} x_{axis} {body})"
 
 
-def _carriers(rule: Rule) -> dict[str, Fold]:
-    return {c.name: c.reduction for c in rule.conditions if isinstance(c, Carrier)}
+def _online(constructor: str, streamed: Streamed, integral: bool) -> str:
+    parts_ = (streamed.repair, streamed.body, streamed.offset)
+    inner = " ".join(_text(p, integral) for p in parts_)
+    return f"({constructor} x_{streamed.axis} {inner})"
 
 
-def _text(
-    pattern: Pattern, integral: bool, carriers: dict[str, Fold] | None = None, unit: bool = False
-) -> str:
+def _text(pattern: Pattern, integral: bool) -> str:
+    """The egglog term of a lowered pattern."""
+
     def inner(child: Pattern) -> str:
-        return _text(child, integral, carriers, unit)
+        return _text(child, integral)
 
     match pattern:
         case Name(name):
@@ -248,19 +263,14 @@ def _text(
         case Fold(monoid, axis, body):
             return f"(r_{monoid} x_{axis} {inner(body)})"
         case Stream(moment, monoid, axis, body):
-            return _stream(moment.capitalize(), Fold(monoid, axis, body))
-        case Rescaled(axis, carrier, slope, body):
-            repair = _repair((carriers or {})[carrier], None if unit else inner(slope))
-            return f"(Online x_{axis} {repair} {inner(body)} (Num 0.0))"
+            return _stream(moment.capitalize(), monoid, axis, inner(body))
+        case Moment("running", Name(name)):
+            return f"v_{name}"
+        case Moment(moment, Streamed() as streamed):
+            return _online(f"{moment.capitalize()}Online", streamed, integral)
+        case Streamed():
+            return _online("Online", pattern, integral)
     raise TypeError(pattern)
-
-
-def _repair(carrier: Fold, slope: str | None) -> str:
-    """exp(k * (mu_new - mu_old)), written so that equal infinities leave the sum as it is, and a
-    first finite value discards it: exp(-k * where(old == new, 0, old - new))."""
-    old, new = _stream("Before", carrier), _stream("Running", carrier)
-    step = f"(op_where (op_eq {old} {new}) (Num 0.0) (op_sub {old} {new}))"
-    return f"(op_exp {step})" if slope is None else f"(op_exp (op_mul (op_neg {slope}) {step}))"
 
 
 def _alike(left: Pattern, right: Pattern, rule: Rule) -> bool:
@@ -277,7 +287,7 @@ def _shape(left: Pattern, right: Pattern) -> str:
 
 
 def _renamed(pattern: Pattern, names: dict[str, str], axes: dict[str, str]) -> str:
-    text = _text(pattern, False)
+    text = _text(lowered(pattern, {}), False)
     for old, new in [*((f"v_{n}", m) for n, m in names.items()),
                      *((f"x_{a}", b) for a, b in axes.items())]:  # fmt: skip
         text = text.replace(f"{old} ", f"{new} ").replace(f"{old})", f"{new})")

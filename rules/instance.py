@@ -1,8 +1,9 @@
 """A law made concrete: its names bound to small tensors, both of its sides as terms.
 
 Every name becomes a load over some of the axes that it may depend on, so that a missing
-`j not in a` shows; carriers become maxima over a stream; the running form that a premise speaks of
-becomes the term that the premise's equation defines. Two sides that differ anywhere refute the law.
+`j not in a` shows; carriers that no condition defines become a maximum, a minimum or a mean over a
+stream; the running form that a premise speaks of becomes the term that the premise's equation
+defines. Two sides that differ anywhere refute the law.
 """
 
 from __future__ import annotations
@@ -27,23 +28,26 @@ from nautile.terms import (
     apply,
 )
 
+from .carriers import carriers_of, lowered, moment_of
 from .egglog import booleans
 from .law import (
     Call,
     Carrier,
     Fold,
+    Free,
     Kind,
+    Moment,
     Name,
     NotFree,
     Number,
     Pattern,
     Relation,
-    Rescaled,
     Round,
     Rule,
     Sign,
     Size,
     Stream,
+    Streamed,
     axes_of,
     names_of,
     relation_parts,
@@ -91,11 +95,14 @@ class _Builder:
         self.patterns = patterns_of(rule)
         names = [*dict.fromkeys(a for p in self.patterns for a in axes_of(p)), *OUTER, _STREAM]
         self.extent = {n: Axis(n, 0, int(rng.integers(1, 5))) for n in names}
+        self.defined = carriers_of(rule)
+        self.known = {(c.axis, c.name) for c in rule.conditions if isinstance(c, Free)}
         self.barred = {(c.axis, c.name) for c in rule.conditions if isinstance(c, NotFree)}
         self.kinds = self._kinds()
         self.loads: dict[str, Load] = {}
         self.bound: dict[str, Term] = {}
-        self.carriers: dict[str, Reduce] = {}
+        self.drawn: dict[str, Pattern] = {}
+        self.positive: set[str] = set()
         self.aliased = rng.random() < 0.15
 
     def build(self) -> Instance:
@@ -109,7 +116,7 @@ class _Builder:
             left, right = self.term(self.rule.left), self.term(self.rule.right)
         axes = tuple(sorted(left.free | right.free))
         conditions = self.rule.conditions
-        signs: dict[str, list[str]] = {}
+        signs = {name: [">"] for name in self.positive}
         for c in conditions:
             if isinstance(c, Sign):
                 signs.setdefault(c.name, []).append(c.relation)
@@ -139,37 +146,56 @@ class _Builder:
     def _moved(self, relation: Relation, subject: Term, back: bool = False) -> Term:
         """The subject with its carrier's final value replaced by the running one; or (`back`) the
         other way, which keeps a tame running form of ordinary size."""
-        carrier = self._carrier(relation.carrier)
-        ends = (carrier, Running(carrier)) if back else (Running(carrier), carrier)
+        slope = self.term(relation.slope)
+        if relation.relation == "drop":
+            part = apply("mul", slope, self.term(relation.carrier))
+            return apply("add" if back else "sub", subject, part)
+        final, running = self._carrier(relation.carrier, relation.relation == "power")
+        ends = (final, running) if back else (running, final)
+        if relation.relation == "power":
+            return apply("mul", subject, apply("pow", apply("div", *ends), slope))
         step = apply("sub", *ends)
-        by = apply("mul", self.term(relation.slope), step)
+        if relation.relation == "bend":
+            return self._bent(relation, subject, final, step)
+        by = apply("mul", slope, step)
         if relation.relation == "shift":
             return apply("add", subject, by)
         return apply("mul", subject, apply("exp", by))
 
-    def _carrier(self, pattern: Pattern) -> Reduce:
-        if isinstance(pattern, Fold):
-            term = self.term(pattern)
-            assert isinstance(term, Reduce)
-            return term
-        if not isinstance(pattern, Name):
-            raise Unsupported("a carrier is a name or a reduction")
-        if pattern.name not in self.carriers:
-            self.carriers[pattern.name] = self._new_carrier(pattern.name)
-        return self.carriers[pattern.name]
+    def _bent(self, relation: Relation, subject: Term, final: Term, step: Term) -> Term:
+        """e - 2 (c - w m) (mu - m) + w (mu - m)^2."""
+        assert relation.centre is not None
+        weight, centre = self.term(relation.slope), self.term(relation.centre)
+        lean = apply("sub", centre, apply("mul", weight, final))
+        first = apply("mul", apply("mul", Const(2.0), lean), step)
+        second = apply("mul", weight, apply("mul", step, step))
+        return apply("add", apply("sub", subject, first), second)
 
-    def _new_carrier(self, name: str) -> Reduce:
-        for condition in self.rule.conditions:
-            if isinstance(condition, Carrier) and condition.name == name:
-                return self._carrier(condition.reduction)
-        free = [a for a in self.extent if (a, name) not in self.barred]
-        stream = str(self.rng.choice(free))
-        body = self._load(f"{name}_body", {stream}, {a for a in self.extent if a not in free})
-        monoid = str(self.rng.choice(["max", "min"]))
-        return Reduce(monoid, self.extent[stream], body)
+    def _carrier(self, pattern: Pattern, positive: bool = False) -> tuple[Term, Term]:
+        """A carrier's final and running value."""
+        if isinstance(pattern, Name):
+            pattern = self.defined.get(pattern.name) or self._drawn(pattern.name, positive)
+        pattern = lowered(pattern, self.defined)
+        return self.term(pattern), self.term(moment_of(pattern, "running"))
+
+    def _drawn(self, name: str, positive: bool) -> Pattern:
+        """Some carrier for a name that no condition defines."""
+        if name not in self.drawn:
+            free = [a for a in self.extent if (a, name) not in self.barred]
+            stream, body = str(self.rng.choice(free)), f"{name}_body"
+            barred = {a for a in self.extent if a not in free}
+            self.bound[body] = self._load(body, {stream}, barred)
+            if positive:
+                self.positive.add(body)
+            folds = {m: Fold(m, stream, Name(body)) for m in ("max", "min", "sum")}
+            mean = Call("div", (folds["sum"], Size(stream)))
+            kinds: list[Pattern] = [folds["max"], folds["min"], mean]
+            self.drawn[name] = kinds[self.rng.integers(len(kinds))]
+        return self.drawn[name]
 
     def _load(self, name: str, always: Iterable[str] = (), never: Iterable[str] = ()) -> Load:
         """A tensor for a name, over a random subset of the axes that it may depend on."""
+        always = {*always, *(a for a, n in self.known if n == name)}
         always, never = set(always), set(never) | {_STREAM} - set(always)
         axes = [
             axis
@@ -184,8 +210,8 @@ class _Builder:
     def _name(self, name: str) -> Term:
         if name in self.bound:
             return self.bound[name]
-        if any(isinstance(c, Carrier) and c.name == name for c in self.rule.conditions):
-            return self._carrier(Name(name))
+        if name in self.defined or name in self.drawn:
+            return self._carrier(Name(name))[0]
         barred = {a for a, n in self.barred if n == name}
         twin = next((t for n, t in self.loads.items() if self._may_alias(n, name)), None)
         if self.aliased and twin is not None:
@@ -202,6 +228,9 @@ class _Builder:
 
     def term(self, pattern: Pattern) -> Term:
         """The term of a pattern; binders keep their axes, as the law means them."""
+        return self._term(lowered(pattern, self.defined))
+
+    def _term(self, pattern: Pattern) -> Term:
         match pattern:
             case Name(name):
                 return self._name(name)
@@ -210,21 +239,22 @@ class _Builder:
             case Size(axis):
                 return Const(self.extent[axis].extent)
             case Call(operation, arguments):
-                return apply(operation, *map(self.term, arguments))
+                return apply(operation, *map(self._term, arguments))
             case Round(dtype, argument):
-                return Cast(dtype, self.term(argument))
+                return Cast(dtype, self._term(argument))
             case Fold(monoid, axis, body):
-                return Reduce(monoid, self.extent[axis], self.term(body))
+                return Reduce(monoid, self.extent[axis], self._term(body))
             case Stream(moment, monoid, axis, body):
-                whole = Reduce(monoid, self.extent[axis], self.term(body))
-                return Running(whole) if moment == "running" else Before(whole)
-            case Rescaled(axis, carrier, slope, body):
-                repair = _repair(self._carrier(Name(carrier)), self.term(slope))
-                return Online(self.extent[axis], repair, self.term(body))
+                return _at(moment, Reduce(monoid, self.extent[axis], self._term(body)))
+            case Moment(moment, Name(name)) if moment == "running":
+                return self._carrier(Name(name))[1]
+            case Moment(moment, of):
+                return _at(moment, self._term(of))
+            case Streamed(axis, repair, offset, body):
+                parts = (self._term(p) for p in (repair, body, offset))
+                return Online(self.extent[axis], *parts)
         raise Unsupported(f"no term for {pattern}")
 
 
-def _repair(carrier: Reduce, slope: Term) -> Term:
-    old, new = Before(carrier), Running(carrier)
-    step = apply("where", apply("eq", old, new), Const(0.0), apply("sub", old, new))
-    return apply("exp", apply("mul", apply("neg", slope), step))
+def _at(moment: str, reduction: Term) -> Term:
+    return Running(reduction) if moment == "running" else Before(reduction)

@@ -6,20 +6,31 @@ Rule     ::= left (== | >>) right, conditions, premises
 Fact     ::= conclusion, premises, conditions
 Relation ::= shift(subject, carrier, slope, running)      subject is additive in the carrier
            | scale(subject, carrier, slope, running)      subject is exponential in the carrier
+           | power(subject, carrier, slope, running)      subject is a power of the carrier
+           | bend(subject, carrier, weight, moment, running)   subject is quadratic in the carrier
+           | drop(subject, carrier, slope, rest)          subject is affine in a term of the source
 Pattern  ::= Name | Number | Size(axis) | Call(operation, patterns) | Round(dtype, pattern)
            | Fold(monoid, axis, pattern)                  a reduction
            | Stream(moment, monoid, axis, pattern)        running(max[j](a)), before(max[j](a))
+           | Moment(moment, pattern)                      running(m), before(m) of a carrier, or of
+                                                          a streamed sum
+           | Repair(carrier, slope)                       repair(m, k)
            | Rescaled(axis, carrier, slope, body)         online[j](m, k, r)
+           | Streamed(axis, repair, offset, body)         streamed[j](repair, offset, body)
 ```
 
-Names stand for arbitrary terms. A carrier is a reduction over a streamed axis; its running value mu
-is what it has come to at the stream's position. With m the carrier's final value, a relation says
+Names stand for arbitrary terms. A carrier is a reduction over a streamed axis, or an expression of
+such: its running value mu is the expression of what they have come to at the stream's position
+(`moment_of`). With m the carrier's final value, a relation says
 
-    shift(e, m, k, r):  r = e + k * (mu - m)
-    scale(e, m, k, r):  r = e * exp(k * (mu - m))
+    shift(e, m, k, r):    r = e + k (mu - m)
+    scale(e, m, k, r):    r = e exp(k (mu - m))
+    power(e, m, k, r):    r = e (mu / m)^k
+    bend(e, m, w, c, r):  r = e - 2 (c - w m) (mu - m) + w (mu - m)^2
+    drop(e, m, k, r):     r = e - k m
 
-at every position of the stream, wherever mu is finite. Both are equations between terms, so they
-may be checked like any rule.
+at every position of the stream, wherever mu is finite (of `drop`, m is any term). All are equations
+between terms, so they may be checked like any rule.
 """
 
 from __future__ import annotations
@@ -32,21 +43,26 @@ __all__ = [
     "Carrier",
     "Condition",
     "Fold",
+    "Free",
     "Kind",
+    "Moment",
     "Name",
     "NotFree",
     "Number",
     "Pattern",
     "Relation",
+    "Repair",
     "Rescaled",
     "Round",
     "Rule",
     "Sign",
     "Size",
     "Stream",
+    "Streamed",
     "axes_of",
     "names_of",
     "parts",
+    "relation_parts",
 ]
 
 
@@ -116,7 +132,38 @@ class Rescaled:
     body: Pattern
 
 
-Pattern = Name | Number | Size | Call | Round | Fold | Stream | Rescaled
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The running value of a carrier or of a streamed sum ("running"), or its value before the
+    position ("before")."""
+
+    moment: str
+    of: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The factor exp(k (mu_new - mu_old)) by which a sum that is exponential in a carrier moves; 0
+    before the carrier's first finite value."""
+
+    carrier: str
+    slope: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A sum of `body` over an axis whose state is multiplied by `repair` and moved by `offset`
+    whenever running values move (`nautile.terms.Online`)."""
+
+    axis: str
+    repair: Pattern
+    offset: Pattern
+    body: Pattern
+
+
+Pattern = (
+    Name | Number | Size | Call | Round | Fold | Stream | Moment | Repair | Rescaled | Streamed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +175,21 @@ class NotFree:
 
 
 @dataclass(frozen=True, slots=True)
+class Free:
+    """`axis in name`: the term may depend on the axis. A law holds without it; it says where the law
+    is of use."""
+
+    axis: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Carrier:
-    """`name == max[j](b)`: the carrier is this reduction."""
+    """`name == max[j](b)`: the carrier is this reduction, or this expression of reductions over one
+    axis, as in `m == max(max[j](b), c)` or `m == sum[j](b) / sum[j](w)`."""
 
     name: str
-    reduction: Fold
+    reduction: Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +212,20 @@ class Kind:
     name: str
 
 
-Condition = NotFree | Carrier | Sign | Kind
+Condition = NotFree | Free | Carrier | Sign | Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`shift` or `scale` between a subject, its carrier, a slope and the running form."""
+    """How a subject depends on a carrier: a slope (exponent, weight) and the running form; of
+    `bend` the weighted first moment too. See the module's docstring."""
 
     relation: str
     subject: Pattern
     carrier: Pattern
     slope: Pattern
     running: Pattern
+    centre: Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +259,28 @@ def parts(pattern: Pattern) -> Iterator[Pattern]:
         case Call(_, arguments):
             for argument in arguments:
                 yield from parts(argument)
-        case Round(_, inner) | Fold(_, _, inner) | Stream(_, _, _, inner):
+        case Round(_, inner) | Fold(_, _, inner) | Stream(_, _, _, inner) | Moment(_, inner):
             yield from parts(inner)
+        case Repair(carrier, slope):
+            yield Name(carrier)
+            yield from parts(slope)
         case Rescaled(_, carrier, slope, body):
             yield Name(carrier)
             yield from parts(slope)
             yield from parts(body)
+        case Streamed(_, repair, offset, body):
+            yield from parts(repair)
+            yield from parts(offset)
+            yield from parts(body)
 
 
 def relation_parts(relation: Relation) -> tuple[Pattern, ...]:
-    """The four places of a relation."""
-    return relation.subject, relation.carrier, relation.slope, relation.running
+    """The places of a relation."""
+    places = (relation.subject, relation.carrier, relation.slope, relation.running)
+    return places if relation.centre is None else (*places, relation.centre)
+
+
+_BINDERS = (Size, Fold, Stream, Rescaled, Streamed)
 
 
 def names_of(pattern: Pattern) -> dict[str, None]:
@@ -220,4 +290,4 @@ def names_of(pattern: Pattern) -> dict[str, None]:
 
 def axes_of(pattern: Pattern) -> dict[str, None]:
     """The axis names in a pattern, in order of appearance."""
-    return {p.axis: None for p in parts(pattern) if isinstance(p, (Size, Fold, Stream, Rescaled))}
+    return {p.axis: None for p in parts(pattern) if isinstance(p, _BINDERS)}

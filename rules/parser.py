@@ -6,8 +6,9 @@ section   ::= with (exact | real | fast | approx | facts):     and laws, one a l
 law       ::= name = pattern == pattern (, condition)*       rewrites both ways
             | name = pattern >> pattern (, condition)*       rewrites left to right
             | name = relation (, relation | condition)*      in facts: the conclusion, its premises
-relation  ::= shift(subject, carrier, slope, running) | scale(subject, carrier, slope, running)
-condition ::= axis not in name | name == monoid[axis](pattern) | name (> >= < <= !=) 0
+relation  ::= (shift | scale | power)(subject, carrier, slope, running)
+            | bend(subject, carrier, weight, moment, running) | drop(subject, term, slope, rest)
+condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
             | integer(name) | float(name) | boolean(name)
             | finite(name) | unbounded(name) | tame(name)
 ```
@@ -25,14 +26,18 @@ from itertools import pairwise
 
 from nautile.errors import LimitError, SourceError
 
+from .carriers import carriers_of, stream_axes
 from .law import (
     Carrier,
     Condition,
+    Free,
     Kind,
+    Moment,
     Name,
     NotFree,
     Pattern,
     Relation,
+    Repair,
     Rescaled,
     Rule,
     Sign,
@@ -42,13 +47,20 @@ from .law import (
     parts,
     relation_parts,
 )
-from .patterns import DEPTH, Reader, fold_of
+from .patterns import DEPTH, Reader, carrier_of
 
 __all__ = ["BYTES", "SECTIONS", "parse"]
 
 SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
 _KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame")
+_RELATIONS = {
+    "shift": "subject, carrier, slope, running form",
+    "scale": "subject, carrier, slope, running form",
+    "power": "subject, carrier, exponent, running form",
+    "bend": "subject, carrier, weight, moment, running form",
+    "drop": "subject, term, slope, rest",
+}
 _SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
 _CONDITIONS = (
     "unknown condition; write j not in a, m == max[j](b), a > 0 (or >= < <= !=), "
@@ -169,18 +181,20 @@ def _rewrite(reader: Reader, node: ast.expr, rule: Rule) -> Rule:
 def _fact(reader: Reader, node: ast.expr, rule: Rule) -> Rule:
     conclusion = _relation(reader, node)
     if conclusion is None:
-        reader.refuse(node, "syntax", "a fact concludes shift(..) or scale(..)")
+        reader.refuse(node, "syntax", f"a fact concludes one of {', '.join(_RELATIONS)}")
     return replace(rule, conclusion=conclusion)
 
 
 def _relation(reader: Reader, node: ast.expr) -> Relation | None:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         return None
-    if node.func.id not in ("shift", "scale"):
+    form = _RELATIONS.get(node.func.id)
+    if form is None:
         return None
-    if len(node.args) != 4 or node.keywords:
-        reader.refuse(node, "arity", f"write {node.func.id}(subject, carrier, slope, running form)")
-    return Relation(node.func.id, *(reader.pattern(a) for a in node.args))
+    if len(node.args) != 1 + form.count(",") or node.keywords:
+        reader.refuse(node, "arity", f"write {node.func.id}({form})")
+    subject, carrier, slope, *centre, running = map(reader.pattern, node.args)
+    return Relation(node.func.id, subject, carrier, slope, running, *centre)
 
 
 def _with_conditions(reader: Reader, nodes: list[ast.expr], rule: Rule) -> Rule:
@@ -205,8 +219,10 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
         name, operation, right = node.left.id, node.ops[0], node.comparators[0]
         if isinstance(operation, ast.NotIn) and isinstance(right, ast.Name):
             return NotFree(name, right.id)
+        if isinstance(operation, ast.In) and isinstance(right, ast.Name):
+            return Free(name, right.id)
         if isinstance(operation, ast.Eq):
-            return Carrier(name, fold_of(reader, right))
+            return Carrier(name, carrier_of(reader, right))
         if type(operation) in _SIGNS and _is_zero(right):
             return Sign(name, _SIGNS[type(operation)])
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _KINDS:
@@ -277,7 +293,7 @@ def _check_condition(
     if condition.name not in names:
         place = _place(node, condition.name)
         reader.refuse(place, "unbound", f"no term {condition.name} in this law")
-    if isinstance(condition, NotFree) and condition.axis not in axes:
+    if isinstance(condition, (NotFree, Free)) and condition.axis not in axes:
         place = _place(node, condition.axis)
         reader.refuse(place, "unbound", f"no axis {condition.axis} in this law")
 
@@ -289,19 +305,37 @@ def _place(node: ast.stmt, name: str) -> ast.AST:
 
 
 def _check_online(reader: Reader, node: ast.stmt, rule: Rule) -> None:
-    """An online sum names its carrier's reduction; a left side has no streams."""
-    carriers = {c.name: c.reduction for c in rule.conditions if isinstance(c, Carrier)}
-    for pattern in parts(rule.right) if rule.right is not None else ():
-        if isinstance(pattern, Rescaled):
-            fold = carriers.get(pattern.carrier)
-            if fold is None or fold.axis != pattern.axis:
-                reader.refuse(
-                    _place(node, "online"), "unbound",
-                    f"online needs its carrier: add {pattern.carrier} == max[{pattern.axis}](b)",
-                )  # fmt: skip
+    """What moves with a carrier's running values knows what they are; and running values cannot be
+    matched by a rewrite, but for those of a streamed sum."""
+    carriers = carriers_of(rule)
+    built = [rule.right] if rule.right is not None else list(_used_by(rule))
+    for pattern in (p for b in built for p in parts(b)):
+        name = _follows(pattern, known_running=bool(rule.premises))
+        if name is None:
+            continue
+        axes = stream_axes(carriers[name]) if name in carriers else frozenset[str]()
+        if not axes or (isinstance(pattern, Rescaled) and axes != {pattern.axis}):
+            axis = pattern.axis if isinstance(pattern, Rescaled) else "j"
+            reader.refuse(
+                _place(node, "online"), "unbound",
+                f"a running value needs its carrier: add {name} == max[{axis}](b)",
+            )  # fmt: skip
     for side in [rule.left] + ([rule.right] if rule.two_way else []):
-        if side is not None and any(isinstance(p, (Stream, Rescaled)) for p in parts(side)):
+        if side is not None and any(isinstance(p, _MADE) for p in parts(side)):
             reader.refuse(node, "syntax", "running values cannot be matched, only made")
+
+
+_MADE = (Stream, Moment, Repair, Rescaled)
+
+
+def _follows(pattern: Pattern, *, known_running: bool) -> str | None:
+    """The carrier whose definition a pattern needs; its running value alone comes with a premise."""
+    match pattern:
+        case Rescaled(_, carrier, _, _) | Repair(carrier, _):
+            return carrier
+        case Moment(moment, Name(name)) if moment == "before" or not known_running:
+            return name
+    return None
 
 
 def _distinct(reader: Reader, rules: list[Rule]) -> None:

@@ -4,8 +4,10 @@
 pattern ::= name | number | inf | True | False | size(j) | J          J where a fold declares j: J
           | operation(pattern, ..) | pattern infix pattern | dtype(pattern)
           | monoid[j](pattern) | monoid[j: J](pattern) | mean[j](pattern)
-          | running[j](pattern) | running(monoid[j](pattern)) | before(monoid[j](pattern))
-          | online[j](carrier, slope, body)
+          | running[j](pattern) | moment(carrier) | moment(streamed[j](..)) | repair(name, slope)
+          | online[j](name, slope, body) | streamed[j](repair, offset, body)
+moment  ::= running | before
+carrier ::= name | monoid[j](pattern) | an expression of reductions over one axis
 ```
 
 `running[j](a)` is `running(max[j](a))`. Nothing is executed; depth is bounded.
@@ -24,9 +26,23 @@ from nautile.errors import SourceError
 from nautile.operations import OPERATIONS
 from nautile.terms import MONOIDS
 
-from .law import Call, Fold, Name, Number, Pattern, Rescaled, Round, Size, Stream
+from .carriers import stream_axes
+from .law import (
+    Call,
+    Fold,
+    Moment,
+    Name,
+    Number,
+    Pattern,
+    Repair,
+    Rescaled,
+    Round,
+    Size,
+    Stream,
+    Streamed,
+)
 
-__all__ = ["DEPTH", "Reader", "fold_of"]
+__all__ = ["DEPTH", "Reader", "carrier_of"]
 
 DEPTH = 60
 _BINARY: dict[type[ast.AST], str] = {
@@ -168,9 +184,10 @@ def _call(reader: Reader, node: ast.Call, depth: int) -> Pattern:
     if name == "size":
         return Size(reader.axis(_only(reader, node)))
     if name in _STREAMS:
-        inner = _only(reader, node)
-        fold = fold_of(reader, inner, depth)
-        return Stream(name, fold.monoid, fold.axis, fold.body)
+        return _moment(reader, name, _only(reader, node), depth)
+    if name == "repair":
+        carrier, slope = _named(reader, node, 2, "repair(carrier, slope)", depth)
+        return Repair(carrier, slope)
     if name in DTYPES:
         return Round(name, reader.pattern(_only(reader, node), depth))
     if name not in _CALLED:
@@ -183,7 +200,10 @@ def _indexed(reader: Reader, node: ast.Call, func: ast.Subscript, depth: int) ->
         reader.refuse(func, "syntax", "only a reducer takes an axis")
     name, axis = func.value.id, reader.axis(func.slice)
     if name == "online":
-        return _online(reader, node, axis, depth)
+        carrier, slope, summand = _named(reader, node, 3, "online[j](carrier, slope, body)", depth)
+        return Rescaled(axis, carrier, slope, summand)
+    if name == "streamed":
+        return _streamed(reader, node, axis, depth)
     if name not in (*MONOIDS, "mean", "running"):
         _unknown(reader, func.value, name)
     body = reader.pattern(_only(reader, node), depth)
@@ -192,17 +212,32 @@ def _indexed(reader: Reader, node: ast.Call, func: ast.Subscript, depth: int) ->
     return Stream("running", "max", axis, body) if name == "running" else Fold(name, axis, body)
 
 
-def _online(reader: Reader, node: ast.Call, axis: str, depth: int) -> Pattern:
-    if len(node.args) != 3 or not isinstance(node.args[0], ast.Name):
-        reader.refuse(node, "arity", "write online[j](carrier, slope, body), the carrier a name")
-    slope, body = (reader.pattern(a, depth) for a in node.args[1:])
-    return Rescaled(axis, node.args[0].id, slope, body)
+def _named(reader: Reader, node: ast.Call, count: int, form: str, depth: int) -> Any:
+    """The arguments of a form whose first is a carrier's name."""
+    if len(node.args) != count or not isinstance(node.args[0], ast.Name):
+        reader.refuse(node, "arity", f"write {form}, the carrier a name")
+    return [node.args[0].id, *(reader.pattern(a, depth) for a in node.args[1:])]
 
 
-def fold_of(reader: Reader, node: ast.AST, depth: int = 0) -> Fold:
-    """The reduction that an expression spells."""
+def _streamed(reader: Reader, node: ast.Call, axis: str, depth: int) -> Pattern:
+    if len(node.args) != 3:
+        reader.refuse(node, "arity", f"write streamed[{axis}](repair, offset, body)")
+    return Streamed(axis, *(reader.pattern(a, depth) for a in node.args))
+
+
+def _moment(reader: Reader, moment: str, node: ast.expr, depth: int) -> Pattern:
+    of = reader.pattern(node, depth)
+    if isinstance(of, Fold):
+        return Stream(moment, of.monoid, of.axis, of.body)
+    if not isinstance(of, (Name, Streamed, Rescaled)) and len(stream_axes(of)) != 1:
+        reader.refuse(node, "syntax", "running values are of a carrier: reductions over one axis")
+    return Moment(moment, of)
+
+
+def carrier_of(reader: Reader, node: ast.AST, depth: int = 0) -> Pattern:
+    """The reduction, or the expression of reductions over one axis, that a condition spells."""
     pattern = reader.pattern(node, depth)
-    if not isinstance(pattern, Fold):
+    if len(stream_axes(pattern)) != 1:
         reader.refuse(node, "syntax", "a reduction such as max[j](a) must stand here")
     return pattern
 
@@ -214,7 +249,8 @@ def _only(reader: Reader, node: ast.Call) -> ast.expr:
 
 
 def _unknown(reader: Reader, node: ast.AST, name: str) -> NoReturn:
-    known = [*_CALLED, *MONOIDS, *DTYPES, "mean", "running", "before", "online", "size"]
+    known = [*_CALLED, *MONOIDS, *DTYPES, "mean", "running", "before", "repair"]
+    known += ["online", "streamed", "size"]
     near = difflib.get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     reader.refuse(node, "unknown-operation", f"unknown operation {name}{hint}")

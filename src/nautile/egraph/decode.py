@@ -1,19 +1,19 @@
 """A frozen e-graph as a snapshot: what the roots reach, numbered and sorted.
 
 A running value is known by its reduction's body, not by the class of its total: two reductions may
-agree in total and differ on the way. Where a reduction is the only member of its class, that class
-is the child of the running value; else the reduction gets a class of its own.
+agree in total and differ on the way. Where a reduction (or online sum) is the only member of its
+class, that class is the child of the running value; else it gets a class of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nautile.rules.egglog import STORAGE, TYPES
 from nautile.rules.law import Rule
 from nautile.snapshot import Node, Report, Snapshot, node_of
-from nautile.terms import MONOIDS, Load, Term, children
+from nautile.terms import MONOIDS, Axis, Term, children
 
 from .encode import Region
 from .engine import Frozen
@@ -22,6 +22,7 @@ from .schema import CONSTRUCTORS, LEAVES
 __all__ = ["decode"]
 
 _ROUNDS = 4
+_MOMENTS = ("Running", "Before", "RunningOnline", "BeforeOnline")
 _ROW = tuple[str, list[Any], int]
 
 
@@ -60,7 +61,7 @@ class _Graph:
         self.by_class: dict[int, list[_ROW]] = {}
         for row in frozen.rows:
             self.by_class.setdefault(row[2], []).append(row)
-        self.reductions = {(r[0], *r[1]): r[2] for r in frozen.rows if r[0].startswith("r_")}
+        self.reductions = {(r[0], *r[1]): r[2] for r in frozen.rows if _reduces(r[0])}
         self.place = {t: frozen.inputs[i] for i, t in enumerate(region.terms)}
         order = self._reachable()
         self.label = self._labels(order)
@@ -86,13 +87,11 @@ class _Graph:
         return list(first | dict.fromkeys(sorted(seen)))
 
     def _needs(self, row: _ROW) -> list[int]:
-        """The classes that a row mentions; a running value needs its reduction."""
-        name, arguments, _ = row
-        if name in ("Running", "Before"):
-            return [self.reductions[_reduction(arguments)]]
-        if name == "Leaf" and not isinstance(self.region.leaves[arguments[0]], Load):
-            (online,) = children(self.region.leaves[arguments[0]])
-            return [self.place[part] for part in children(online)]
+        """The classes that a row mentions; a running value needs its reduction, where the e-graph
+        holds it, and what it is made of."""
+        if row[0] in _MOMENTS:
+            home = self.reductions.get(_reduction(row))
+            return _children(row) if home is None else [home, *_children(row)]
         return _children(row)
 
     def _labels(self, order: list[int]) -> dict[int, int]:
@@ -120,8 +119,10 @@ class _Graph:
         axes, label = self.region.axes, self.label
         if name in LEAVES:
             return self._leaf(name, arguments[0])
-        if name in ("Running", "Before"):
-            return Node(name.lower(), axes[arguments[1]], (self._reduction_class(arguments),))
+        if name in _MOMENTS:
+            axis = axes[arguments[0 if name.endswith("Online") else 1]]
+            kind = name.removesuffix("Online").lower()
+            return Node(kind, axis, (self._reduction_class(row, axis),))
         inner = tuple(label[c] for c in _children(row))
         if name == "Round":
             return Node("cast", STORAGE[arguments[0]], inner)
@@ -140,33 +141,23 @@ class _Graph:
         if name == "Ix":
             return Node("index", self.region.axes[value])
         if name == "Leaf":
-            term = self.region.leaves[value]
-            return node_of(term, () if isinstance(term, Load) else (self._online_class(term),))
+            return node_of(self.region.leaves[value], ())
         if name == "Odd":
             value = (-0.0, float("nan"), *self.region.odd)[value]
         return Node("const", bool(value) if name == "Truth" else value)
 
-    def _reduction_class(self, arguments: list[Any]) -> int:
-        """The class whose only member is the reduction that runs."""
-        key = _reduction(arguments)
-        home = self.reductions[key]
-        if len(self.by_class[home]) == 1:
+    def _reduction_class(self, row: _ROW, axis: Axis) -> int:
+        """The class whose only member is the reduction or online sum that runs."""
+        key = _reduction(row)
+        home = self.reductions.get(key)
+        if home is not None and len(self.by_class[home]) == 1:
             return self.label[home]
-        return self._own(key, self._node((key[0], list(key[1:]), home)), home)
-
-    def _online_class(self, stream: Term) -> int:
-        """The class of the online sum that runs in the source: the sum as it stands there."""
-        (online,) = children(stream)
-        inner = tuple(self.label[self.place[part]] for part in children(online))
-        return self._own((stream,), node_of(online, inner), self.place[online])
-
-    def _own(self, key: tuple[Any, ...], node: Node, like: int) -> int:
-        """A class with one member, of the same free axes and type as the class `like`."""
         if key not in self.private:
             new = self.private[key] = len(self.label) + len(self.private)
-            self.classes[new] = (node,)
-            self.free[new] = self.frozen.free[like]
-            self.dtype[new] = TYPES[self.frozen.types[like]]
+            self.classes[new] = (self._node((key[0], list(key[1:]), row[2])),)
+            bit = 1 << self.region.axes.index(axis)
+            self.free[new] = self.frozen.free[row[2]] & ~bit
+            self.dtype[new] = TYPES[self.frozen.types[row[2]]]
         return self.private[key]
 
     def source(self) -> dict[int, Node]:
@@ -183,8 +174,15 @@ def _source_node(term: Term, place: dict[Term, int], label: dict[int, int]) -> N
     return node_of(term, inner)
 
 
-def _reduction(arguments: Iterable[Any]) -> tuple[Any, ...]:
-    """The key of the reduction that a running value follows."""
+def _reduces(name: str) -> bool:
+    return name.startswith("r_") or name == "Online"
+
+
+def _reduction(row: _ROW) -> tuple[Any, ...]:
+    """The key of the reduction or online sum that a running value follows."""
+    name, arguments, _ = row
+    if name.endswith("Online"):
+        return ("Online", *arguments)
     monoid, axis, body = arguments
     return (f"r_{MONOIDS[monoid]}", axis, body)
 

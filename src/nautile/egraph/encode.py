@@ -162,10 +162,12 @@ class _Writer:
             case Running(Reduce(monoid, axis, body)) | Before(Reduce(monoid, axis, body)):
                 place = f"{MONOIDS.index(monoid)} {self.axes[axis]} (N {self.ids[body]})"
                 return f"({type(term).__name__} {place})"
-        return self._leaf(term)
+            case Running(Online() as online) | Before(Online() as online):
+                return self._form(online).replace("(Online", f"({type(term).__name__}Online", 1)
+        raise TypeError(f"not a term: {term!r}")
 
     def _leaf(self, term: Term) -> str:
-        """A load, or a running value of an online sum: nothing rewrites inside."""
+        """A load: nothing rewrites inside."""
         self.leaves.append(term)
         return f"(Leaf {len(self.leaves) - 1})"
 

@@ -29,6 +29,7 @@ def _constructors() -> dict[str, tuple[str, ...]]:
     table |= {f"r_{monoid}": ("i64", "T") for monoid in MONOIDS}
     table |= {"Round": ("i64", "T"), "Online": ("i64", "T", "T", "T")}
     table |= {"Running": ("i64", "i64", "T"), "Before": ("i64", "i64", "T")}
+    table |= dict.fromkeys(("RunningOnline", "BeforeOnline"), ("i64", "T", "T", "T"))
     return table
 
 
@@ -49,7 +50,8 @@ def _sorts() -> str:
         "(function fv (T) i64 :merge (& old new))",
         "(function ty (T) i64 :merge (min old new))",
     ]
-    lines += ["(constructor shift (T T T) T)", "(constructor scale (T T T) T)"]
+    lines += [f"(constructor {name} (T T T) T)" for name in ("shift", "scale", "power", "drop")]
+    lines.append("(constructor bend (T T T T) T)")
     lines.append("(relation made (T i64))")
     lines += ["(function bounded (T) i64 :merge (max old new))"]
     lines += [f"(relation {sign} (T))" for sign in ("clash", *(f"is_{s}" for s in SIGNS))]
@@ -89,6 +91,8 @@ def _free_rule(name: str) -> str:
         mask = f"(& {mask} (^ -1 (<< 1 i0)))"
     if name in ("Running", "Before"):
         mask = f"(| {mask} (<< 1 i1))"
+    if name in ("RunningOnline", "BeforeOnline"):
+        mask = f"(| {mask} (<< 1 i0))"
     return _rule(query, f"(set (fv e) {mask})")
 
 
@@ -107,7 +111,7 @@ def _types() -> list[str]:
     for monoid in MONOIDS:
         kind = {"any": "bool", "all": "bool", "argmax": "index", "argmin": "index"}
         rules.append(_type_rule(f"r_{monoid}", kind.get(monoid, "number")))
-    rules.append(_type_rule("Online", "float"))
+    rules += [_type_rule(f"{moment}Online", "float") for moment in ("", "Running", "Before")]
     rules += [_type_rule(name, "same") for name in ("Running", "Before")]
     return rules
 
