@@ -1,5 +1,5 @@
 """Contractions, recognised by structure: a sum over products of two operands that share the summed
-axes and each have an axis of their own.
+axes and each have an axis of their own (or one of them has, in a chain of products with a row).
 
 A product is taken apart into parts (factors, divisors, conditions outside which it is 0); parts
 that do not depend on the summed axes leave the sum, the others are dealt to two operands, whichever
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as choices
 
-from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, children
+from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, children, walk
 
 __all__ = [
     "NARROW",
@@ -22,6 +22,7 @@ __all__ = [
     "contractions",
     "contracts",
     "element_loads",
+    "lone_row",
     "operand_type",
     "reduces",
 ]
@@ -63,21 +64,43 @@ def contractions(
     order: tuple[Term, ...], kept: frozenset[Term], numerics: str = "real"
 ) -> dict[Term, Contraction]:
     """The contractions among the terms of `order` (children first); `kept` are stored terms, which
-    cannot vanish inside another's spine."""
+    cannot vanish inside another's spine. Where the tensor cores have none, they may have a chain of
+    products with a single row."""
     users: dict[Term, list[Term]] = {}
     for term in order:
         for child in _below(term):
             users.setdefault(child, []).append(term)
+    found = _found(order, users, kept, numerics, lone=False)
+    if not any(c.operand for c in found.values()):
+        rows = _found(order, users, kept, numerics, lone=True)
+        if any(_follows(c, rows) for c in rows.values()):
+            found = rows
+    return _settled(found, users, kept)
+
+
+def _found(
+    order: tuple[Term, ...],
+    users: Mapping[Term, list[Term]],
+    kept: frozenset[Term],
+    numerics: str,
+    *,
+    lone: bool,
+) -> dict[Term, Contraction]:
     found: dict[Term, Contraction] = {}
     taken: set[Term] = set()
     for term in reversed(order):
         if term in taken or not _sums(term):
             continue
-        one = _contraction(term, users, kept, numerics)
-        if one is not None:
+        one = _contraction(term, users, kept, numerics, lone)
+        if one is not None and (one.operand or not lone):
             found[term] = one
             taken.update(t for t in one.spine if isinstance(t, Reduce))
-    return _settled(found, users, kept)
+    return found
+
+
+def _follows(c: Contraction, others: Mapping[Term, Contraction]) -> bool:
+    """Whether the contraction multiplies what another one made."""
+    return any(t in others for parts, _ in c.sides for t in walk(*parts))
 
 
 def _settled(
@@ -109,6 +132,18 @@ def contracts(root: Term, numerics: str = "real") -> str | None:
     return None if split is None else operand_type(*split, numerics)
 
 
+def lone_row(root: Term, numerics: str = "real") -> str | None:
+    """ "row" if the reduction is the product of a single row of loads with a matrix that the tensor
+    cores could take, "chain" if the row waits for another reduction; None for any other."""
+    if not _sums(root) or contracts(root, numerics) is not None:
+        return None
+    assert isinstance(root, (Reduce, Online))
+    split = _split(root.body, frozenset((root.axis,)), lone=True)
+    if split is None or not operand_type(*split, numerics):
+        return None
+    return "chain" if any(reduces(t) for side in split for t in side) else "row"
+
+
 def _sums(term: Term) -> bool:
     return isinstance(term, Online) or (isinstance(term, Reduce) and term.monoid == "sum")
 
@@ -118,7 +153,7 @@ def _below(term: Term) -> tuple[Term, ...]:
 
 
 def _contraction(
-    root: Term, users: Mapping[Term, list[Term]], kept: frozenset[Term], numerics: str
+    root: Term, users: Mapping[Term, list[Term]], kept: frozenset[Term], numerics: str, lone: bool
 ) -> Contraction | None:
     assert isinstance(root, (Reduce, Online))
     axes, spine, body = [root.axis], list[Term](), root.body
@@ -128,7 +163,7 @@ def _contraction(
         axes.append(body.axis)
         spine.append(body)
         body = body.body
-    split = _split(body, frozenset(axes))
+    split = _split(body, frozenset(axes), lone)
     if split is None:
         return None
     left, right = split
@@ -173,14 +208,17 @@ def _steps(term: Term, kind: str) -> list[tuple[str, Term]] | None:
 
 
 @lru_cache(maxsize=4096)
-def _split(body: Term, summed: frozenset[Axis]) -> tuple[tuple[Term, ...], tuple[Term, ...]] | None:
-    """The two operands, as parts, whose extents are smallest; None where there are no two."""
+def _split(
+    body: Term, summed: frozenset[Axis], lone: bool = False
+) -> tuple[tuple[Term, ...], tuple[Term, ...]] | None:
+    """The two operands, as parts, whose extents are smallest; None where there are no two. With
+    `lone`, one of them may have no axis of its own."""
     parts = [part for part in _parts(body) if part[1].free & summed]
     if not 2 <= len(parts) <= MOST:
         return None
     best: tuple[float, tuple[tuple[Term, ...], tuple[Term, ...]]] | None = None
     for left, right in _deals(parts):
-        size = _size(left, right, summed)
+        size = _size(left, right, summed, lone)
         if size is not None and (best is None or size < best[0]):
             best = size, (left, right)
     return best[1] if best else None
@@ -209,11 +247,14 @@ def _deals(
             yield left, tuple(term for side, (_, term) in dealt if side == 1)
 
 
-def _size(left: tuple[Term, ...], right: tuple[Term, ...], summed: frozenset[Axis]) -> float | None:
+def _size(
+    left: tuple[Term, ...], right: tuple[Term, ...], summed: frozenset[Axis], lone: bool
+) -> float | None:
     a, b = _free(left), _free(right)
     if not (summed <= a and summed <= b):
         return None
-    if not all(any(x.extent > 1 for x in only) for only in (a - b, b - a)):
+    own = [any(x.extent > 1 for x in only) for only in (a - b, b - a)]
+    if not (any(own) if lone else all(own)):
         return None
     weights = [1.0 if len(side) == 1 else 1.01 for side in (left, right)]
     return sum(w * math.prod(x.extent for x in f) for w, f in zip(weights, (a, b), strict=True))

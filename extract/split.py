@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 
 from nautile.extract.body import inner_terms, needs
 from nautile.extract.contractions import contracts
+from nautile.extract.grouping import grouped
 from nautile.extract.masks import conjuncts, pass_mask
 from nautile.terms import (
     Axis,
@@ -86,8 +87,8 @@ def launches(outputs: Outputs, split: Split, names: Names) -> tuple[Outputs, ...
         merged = once.merged_outputs(left)
         if merged is None or not once.states:
             return ()
-        made.append(tuple(state.output for state in once.states.values()))
-        left = merged
+        stored, left = grouped(tuple(s.output for s in once.states.values()), merged)
+        made.append(stored)
     return (*made, left) if made else ()
 
 
