@@ -15,7 +15,10 @@ kind ::= "normal" [":" scale]        about normal (a sum of eight uniforms), wit
                                      axis of more than 4 elements lies outside of all the rest
        | "rows" ":" width            constant along the last axis, which has `width` elements
        | "integers" ":" low ":" high low <= value < high, whole numbers
+       | "ends" ":" low ":" high     the same; one in four is the least, one in four the greatest
        | "bool" [":" probability]    1.0 with that probability (one half), else 0.0
+       | "stripes" ":" width         truth values; of the rows of `width` elements one in four is
+                                     all true, one in four all false
 ```
 
 `encode` rounds float64 values to a stored type to nearest, ties to even, with the bits that
@@ -167,6 +170,18 @@ def _integers(draw: _Draw, low: float, high: float) -> Array:
     return (draw.bits(0) % span).astype(np.float64) + float(int(low))
 
 
+def _ends(draw: _Draw, low: float, high: float) -> Array:
+    side = draw.bits(3) % np.uint64(4)
+    x = draw.xp.where(side == 0, float(int(low)), _integers(draw, low, high))
+    return draw.xp.where(side == 1, float(max(int(high) - 1, int(low))), x)
+
+
+def _stripes(draw: _Draw, width: float) -> Array:
+    side = draw.bits(3, draw.index // int(width)) % np.uint64(4)
+    chosen = (draw.uniform() < 0.5) & (side != 0)
+    return (chosen | (side == 1)).astype(np.float64)
+
+
 KINDS: dict[str, Callable[..., Array]] = {
     "normal": lambda draw, scale=1.0: draw.normal() * scale,
     "uniform": lambda draw, low, high: low + (high - low) * draw.uniform(),
@@ -176,6 +191,8 @@ KINDS: dict[str, Callable[..., Array]] = {
     "edges": _edges,
     "rows": lambda draw, width: draw.normal(draw.index // int(width)),
     "integers": _integers,
+    "ends": _ends,
+    "stripes": _stripes,
     "bool": lambda draw, chance=0.5: (draw.uniform() < chance).astype(np.float64),
 }
 

@@ -19,7 +19,7 @@ from nautile.extract.kernel import Kernel, Part, Plan
 from nautile.judge import from_json, judge
 from nautile.oracle import run
 from nautile.samples import decode, encode, values
-from nautile.terms import Buffer, Const, Load, Output, Program, Term, apply
+from nautile.terms import Buffer, Const, Load, Output, Program, Reduce, Term, apply, walk
 
 from .plans import FREE, fused, is_apply, online, plan_of, program_of, replaced, stored
 
@@ -436,3 +436,50 @@ def test_a_sum_over_a_whole_tensor_is_certified_in_seconds() -> None:
     assert time.process_time() - start < 60
     (wrong,) = lang.parse(FROBENIUS.replace("rsqrt(n)", "rsqrt(2 * n)"))
     assert certify(wrong, plan, tiles).verdict == "fail"
+
+
+EMPTY = """
+def weighted(x: f32[N,M], n: i32[N], keep: bool[N,M], *, N=40, M=300) -> f32[N]:
+    a[i,j] = where(j < n[i] and keep[i,j], x[i,j], -inf)
+    top[i] = max[j](a[i,j])
+    y[i] = sum[j](where(j < n[i] and keep[i,j], exp(x[i,j] - top[i]), 0.0))
+    return y
+"""
+
+
+def test_rows_without_a_position_are_looked_at() -> None:
+    """A row that is masked as a whole is 0; a plan that gives NaN there alone is found out."""
+    program = program_of(EMPTY)
+    kinds = recipes(program, "edges")
+    assert kinds["n"] == "ends:0:301"
+    assert kinds["keep"] == "stripes:300"
+    assert certify(program, fused(program)).verdict == "pass"
+    spoiled = fused(program, lambda t: apply("add", t, apply("mul", Const(0.0), _top(t))))
+    assert certify(program, spoiled).verdict == "fail"
+
+
+def _top(root: Term) -> Term:
+    return next(t for t in walk(root) if isinstance(t, Reduce) and t.monoid == "max")
+
+
+QUOTIENT = """
+def f(x: f32[N,M], y: f32[N], w: f32[M], *, N=20, M=12) -> f32[N]:
+    t[n] = {body}
+    return t
+"""
+
+
+def test_what_is_no_real_number_is_compared_for_ordinary_inputs_alone() -> None:
+    """Zeros make quotients NaN in one order and infinite in another; a row that is masked out is
+    NaN for ordinary inputs, and must stay so."""
+    source = program_of(QUOTIENT.format(body="sum[m](x[n,m] / y[n] * w[m])"))
+    factored = fused(program_of(QUOTIENT.format(body="sum[m](x[n,m] * w[m]) / y[n]")))
+    assert certify(source, factored).verdict == "pass"
+    assert certify(source, factored, numerics="exact").verdict == "fail"
+    masked = "sum[m](exp({0} - max[k: M]({1})) * w[m])".format(
+        "where(m < n, x[n,m], -inf)", "where(k < n, x[n,k], -inf)"
+    )
+    source = program_of(QUOTIENT.format(body=masked))
+    zero = program_of(QUOTIENT.format(body=f"where(n == 0, 0.0, {masked})"))
+    assert certify(source, fused(source)).verdict == "pass"
+    assert certify(source, fused(zero)).verdict == "fail"

@@ -71,7 +71,7 @@ def part_of(text: str, streams: str) -> Part:
 
 
 def loops_that_read(body: tuple[Statement, ...], name: str) -> int:
-    """Distinct loops of a tile program that hold a Read of the buffer; those outside of loops count 1."""
+    """Distinct loops of a tile program with a Read of the buffer; outside of loops counts one."""
     here = any(isinstance(s, Read) and s.buffer.name == name for s in body)
     inner = sum(loops_that_read(s.body, name) for s in body if isinstance(s, Loop))
     return inner + here

@@ -140,3 +140,21 @@ def test_edges_hold_the_extremes_of_long_axes() -> None:
     assert 0.4 < outside.mean() < 0.6
     assert (ends[~outside] < 10.0).all()
     assert set(np.unique(x.argmax(2))) & {0, 39} == {0, 39}
+
+
+def test_ends_are_often_the_least_and_the_greatest() -> None:
+    ends = samples.values("ends:0:301", 0, "n", np.arange(10_000))
+    assert 0.23 < (ends == 0).mean() < 0.28
+    assert 0.23 < (ends == 300).mean() < 0.28
+    assert len(np.unique(ends)) == 301
+
+
+def test_stripes_hide_whole_rows() -> None:
+    rows = samples.values("stripes:40", 0, "m", np.arange(40_000)).reshape(1000, 40)
+    assert set(np.unique(rows)) == {0.0, 1.0}
+    assert 0.2 < rows.all(axis=1).mean() < 0.3
+    assert 0.2 < (~rows.any(axis=1)).mean() < 0.3
+    mixed = rows[rows.any(axis=1) & ~rows.all(axis=1)]
+    assert 0.47 < mixed.mean() < 0.53
+    some = np.array([[5, 39_999], [77, 5]])
+    assert np.array_equal(samples.values("stripes:40", 0, "m", some), rows.reshape(-1)[some])

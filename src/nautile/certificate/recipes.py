@@ -5,7 +5,8 @@ that indexes another, or is compared with positions, stays within that range; an
 contraction without a scale of its own would hand numbers beyond a few units to what follows, the
 largest tensor in it is drawn smaller, so that a softmax further on is not a mere argmax.
 Adversarial inputs have their extremes at the ends of axes, are large, tiny, full of ties, or of
-exact zeros.
+exact zeros. With extremes at the ends, whole numbers are often the least or the greatest of their
+range, and masks often hide a whole row or nothing of it.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ def recipes(program: Program, case: str = "ordinary") -> dict[str, str]:
             value = program.defaults[b.name]
             kinds[b.name] = f"uniform:{value!r}:{value!r}"
         elif kind == "bool":
-            kinds[b.name] = "bool"
+            rows = case == "edges" and len(b.shape) > 1
+            kinds[b.name] = f"stripes:{b.shape[-1]}" if rows else "bool"
         elif kind == "integer":
             low, high = _range(program, b)
-            kinds[b.name] = f"integers:{low}:{high}"
+            kinds[b.name] = f"{'ends' if case == 'edges' else 'integers'}:{low}:{high}"
         else:
             kinds[b.name] = float_kind(case, b, scales.get(b.name, 1.0))
     return kinds

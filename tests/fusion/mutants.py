@@ -1,0 +1,132 @@
+"""Wrong plans made from right ones: an online sum's repair, offset, guards and running values changed
+one at a time.
+
+```
+mutant ::= repair dropped | repair upside down | repair's sign | guard dropped
+         | offset dropped | offset upside down | offset's sign
+         | body before its position | body of final values
+```
+
+"Upside down" swaps old and new running values. A guard is a `where` of a repair or an offset that is
+no part of a carrier; without it, its second branch stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from nautile.extract.kernel import Kernel, Part, Plan
+from nautile.terms import (
+    Apply,
+    Before,
+    Const,
+    Online,
+    Output,
+    Running,
+    Term,
+    apply,
+    children,
+    rebuild,
+    transform,
+    walk,
+)
+
+__all__ = ["mutants", "online_sums", "replaced"]
+
+Change = Callable[[Term], Term]
+
+
+def mutants(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Every mutant of every online sum of a plan, named by the sum's number and what was changed."""
+    for number, online in enumerate(online_sums(plan)):
+        for name, wrong in _wrong(online):
+            if wrong != online:
+                yield f"{number}: {name}", replaced(plan, online, wrong)
+
+
+def online_sums(plan: Plan) -> list[Online]:
+    """The distinct online sums of a plan, inner ones first."""
+    terms = (o.term for k in plan.kernels for o in k.outputs)
+    return [t for t in walk(*terms) if isinstance(t, Online)]
+
+
+def replaced(plan: Plan, old: Term, new: Term) -> Plan:
+    """The plan with one term in place of another, wherever it stands."""
+
+    def change(term: Term) -> Term:
+        return transform(term, lambda t: new if t is old else t)
+
+    kernels = tuple(_kernel(k, change) for k in plan.kernels)
+    return replace(plan, kernels=kernels)
+
+
+def _kernel(kernel: Kernel, change: Change) -> Kernel:
+    def part(p: Part) -> Part:
+        outputs = tuple(Output(o.buffer, o.axes, change(o.term)) for o in p.outputs)
+        return replace(p, outputs=outputs)
+
+    return replace(kernel, parts=tuple(part(p) for p in kernel.parts))
+
+
+def _wrong(online: Online) -> Iterator[tuple[str, Term]]:
+    axis, repair, body, offset = online.axis, online.repair, online.body, online.offset
+    yield "repair dropped", Online(axis, Const(1.0), body, offset)
+    yield "repair upside down", Online(axis, outside(repair, _swapped), body, offset)
+    yield "repair's sign", Online(axis, outside(repair, _negated_exponent), body, offset)
+    for number, guard in enumerate(_guards(repair)):
+        bare = outside(repair, lambda t, g=guard: g.arguments[2] if t is g else t)  # type: ignore[misc]
+        yield f"guard {number} of the repair dropped", Online(axis, bare, body, offset)
+    yield "body before its position", Online(axis, repair, outside(body, _before), offset)
+    yield "body of final values", Online(axis, repair, outside(body, _final), offset)
+    if offset is None:
+        return
+    yield "offset dropped", Online(axis, repair, body)
+    yield "offset upside down", Online(axis, repair, body, outside(offset, _swapped))
+    yield "offset's sign", Online(axis, repair, body, apply("neg", offset))
+    for number, guard in enumerate(_guards(offset)):
+        bare = outside(offset, lambda t, g=guard: g.arguments[2] if t is g else t)  # type: ignore[misc]
+        yield f"guard {number} of the offset dropped", Online(axis, repair, body, bare)
+
+
+def outside(root: Term, change: Change) -> Term:
+    """`change` applied to every subterm that is no part of a carrier, carriers' moments included."""
+    if isinstance(root, (Running, Before)):
+        return change(root)
+    rebuilt = rebuild(root, tuple(outside(c, change) for c in children(root)))
+    return change(rebuilt) if rebuilt is not root else change(root)
+
+
+def _guards(root: Term) -> list[Apply]:
+    found: dict[Apply, None] = {}
+
+    def look(term: Term) -> Term:
+        if isinstance(term, Apply) and term.operation == "where":
+            found[term] = None
+        return term
+
+    outside(root, look)
+    return list(found)
+
+
+def _swapped(term: Term) -> Term:
+    match term:
+        case Before(reduction):
+            return Running(reduction)
+        case Running(reduction):
+            return Before(reduction)
+    return term
+
+
+def _before(term: Term) -> Term:
+    return Before(term.reduction) if isinstance(term, Running) else term
+
+
+def _final(term: Term) -> Term:
+    return term.reduction if isinstance(term, Running) else term
+
+
+def _negated_exponent(term: Term) -> Term:
+    if isinstance(term, Apply) and term.operation in ("exp", "exp2"):
+        return apply(term.operation, apply("neg", *term.arguments))
+    return term

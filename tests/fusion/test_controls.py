@@ -1,0 +1,165 @@
+"""Negative controls: chosen plans with online sums pass, and every mutant of them fails.
+
+The machine that they are chosen for has slow memory, and blocks that hold a few numbers: rows of a
+few hundred elements are streamed, and certificates are quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+
+from nautile import extract, lang, rules
+from nautile.certificate import certify
+from nautile.extract import tilings
+from nautile.extract.kernel import Plan
+from nautile.stages import NUMERICS
+from nautile.terms import Program
+from nautile.worker import Worker
+
+from .mutants import mutants, online_sums
+
+SMALL = replace(
+    extract.device("h200"),
+    name="small",
+    sms=2,
+    memory_sms=1,
+    memory_bandwidth=1e9,
+    l2_bandwidth=2e9,
+    l2_bytes=64,
+    launch_seconds=1e-6,
+)
+SHORT_TILES = {"RESIDENT": 64, "_CHUNK": (16, 32), "_WHOLE": 16}
+WINDOW = """
+def f(Q: bf16[N,D], K: bf16[M,D], V: bf16[M,E], *, N=40, M=200, D=4, E=4) -> bf16[N,E]:
+    a[i,j] = where(j <= i + (M - N) and i + (M - N) - j < 60, sum[c](Q[i,c] * K[j,c]), -inf)
+    w[i,j] = softmax[j](a[i,j])
+    y[i,e] = sum[j](w[i,j] * V[j,e])
+    return y
+"""
+# Rows without a key give 0, not NaN.
+EMPTY = """
+def f(x: f32[N,M], v: f32[N,M], n: i32[N], *, N=40, M=300) -> f32[N]:
+    a[i,j] = where(j < n[i], x[i,j], -inf)
+    top[i] = max[j](a[i,j])
+    e[i,j] = where(j < n[i], exp(x[i,j] - top[i]), 0.0)
+    y[i] = sum[j](e[i,j] * v[i,j])
+    return y
+"""
+LOGSUM = """
+def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
+    y[i] = log(sum[j](exp(x[i,j])))
+    return y
+"""
+LEAST = """
+def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
+    low[i] = min[j](x[i,j])
+    y[i] = sum[j](exp(2.0 * (low[i] - x[i,j])))
+    return y
+"""
+TWO = """
+def f(x: f32[N,M], z: f32[N,M], v: f32[N,M], *, N=40, M=300) -> f32[N]:
+    a[i,j] = exp(x[i,j] - max[l: M](x[i,l]))
+    b[i,j] = exp(z[i,j] - max[l: M](z[i,l]))
+    y[i] = sum[j](a[i,j] * b[i,j] * v[i,j])
+    return y
+"""
+VARIANCE = """
+def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
+    mu[i] = mean[j](x[i,j])
+    y[i] = sum[j]((x[i,j] - mu[i]) ** 2)
+    return y
+"""
+MASKED = """
+def f(x: f32[N,M], n: i32[N], *, N=40, M=300) -> f32[N]:
+    k[i] = sum[j: M](where(j < n[i], 1.0, 0.0))
+    mu[i] = sum[j](where(j < n[i], x[i,j], 0.0)) / k[i]
+    y[i] = sum[j](where(j < n[i], (x[i,j] - mu[i]) ** 2, 0.0))
+    return y
+"""
+COVARIANCE = """
+def f(x: f32[N,M], z: f32[N,M], *, N=40, M=300) -> f32[N]:
+    a[i] = mean[j](x[i,j])
+    b[i] = mean[j](z[i,j])
+    y[i] = sum[j]((x[i,j] - a[i]) * (z[i,j] - b[i]))
+    return y
+"""
+CENTRED = """
+def f(x: f32[N,M], w: f32[M], *, N=40, M=300) -> f32[N]:
+    mu[i] = mean[j](x[i,j])
+    y[i] = sum[j]((x[i,j] - mu[i]) * w[j])
+    return y
+"""
+POWERS = """
+def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
+    top[i] = max[j](abs(x[i,j]))
+    y[i] = sum[j]((abs(x[i,j]) / top[i]) ** 3)
+    return y
+"""
+ENTROPY = """
+def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
+    top[i] = max[j](x[i,j])
+    e[i,j] = exp(x[i,j] - top[i])
+    y[i] = sum[j](e[i,j] * (x[i,j] - top[i]))
+    return y
+"""
+KINDS = {
+    "windowed attention": WINDOW,
+    "rows without a key": EMPTY,
+    "minimum": LEAST,
+    "two carriers": TWO,
+}
+
+
+# Mutants that mean the same, by (kind, what was changed), and why.
+DISCARDED = (
+    "what was summed before the first finite value is NaN or 0 with the guard and without it, and "
+    "the first finite value discards it by a repair of 0; a row without one is NaN either way"
+)
+EQUAL = {
+    ("windowed attention", "guard 0 of the repair dropped"): DISCARDED,
+    ("minimum", "guard 0 of the repair dropped"): DISCARDED,
+    ("two carriers", "guard 0 of the repair dropped"): DISCARDED,
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker() as active:
+        yield active
+
+
+_MADE: dict[str, tuple[Program, Plan]] = {}
+
+
+def chosen(kind: str, worker: Worker) -> tuple[Program, Plan]:
+    """The program of a kind and its plan on the small machine, made once."""
+    if kind not in _MADE:
+        (program,) = lang.parse(KINDS[kind])
+        known = rules.load(classes=NUMERICS["real"])
+        regions = [(r, worker.saturate(r.outputs, known)) for r in extract.cut(program)]
+        with patch.multiple(tilings, **SHORT_TILES):
+            _MADE[kind] = program, extract.choose(regions, program, SMALL, runners=0)
+    return _MADE[kind]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_chosen_plan_passes_and_has_online_sums(kind: str, worker: Worker) -> None:
+    program, plan = chosen(kind, worker)
+    assert online_sums(plan)
+    assert certify(program, plan).verdict == "pass"
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_mutant_fails(kind: str, worker: Worker) -> None:
+    program, plan = chosen(kind, worker)
+    made = list(mutants(plan))
+    survived = {
+        name for name, wrong in made if certify(program, wrong, samples=256).verdict != "fail"
+    }
+    explained = {name for name, _ in made if (kind, name.partition(": ")[2]) in EQUAL}
+    assert len(made) >= 5
+    assert survived == explained
