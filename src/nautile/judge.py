@@ -2,10 +2,11 @@
 
 `reference` holds float64 values and `naive` those of the source evaluated as it stands in its
 stated types. A result passes if it is finite where the reference is (unless the naive evaluation is
-not), NaN where it is NaN, and its error is at most twice the naive one, plus a floor by element
-type: root mean square over everything, and row by row (last axis) with more slack, so that rows of
-small numbers are not judged by their large neighbours. Whole numbers and truth values must agree,
-except where the naive evaluation itself errs as often.
+not), not finite where both are NaN (a quotient by zero may be NaN or infinite), and its error is at
+most twice the naive one, plus a floor by element type: root mean square over everything, and row by
+row (last axis) with more slack, so that rows of small numbers are not judged by their large
+neighbours. Whole numbers and truth values must agree, except where the naive evaluation itself errs
+as often.
 
 The same code judges interpreted tile programs, and kernels on a machine with NumPy and CuPy alone.
 """
@@ -102,7 +103,7 @@ def _misplaced(x: Array, y: Array, z: Array, dtype: str) -> str:
     broken = fits & np.isfinite(z) & ~np.isfinite(x)
     if broken.any():
         return f"{_place(broken)} is {x[broken][0]} where the reference is {y[broken][0]:.6g}"
-    lost = np.isnan(y) & np.isnan(z) & ~np.isnan(x)
+    lost = np.isnan(y) & np.isnan(z) & np.isfinite(x)
     if lost.any():
         return f"{_place(lost)} is {x[lost][0]:.6g} where the reference is nan"
     beyond = (np.abs(y) > limit * (1 + FLOOR[dtype])) & ~np.isnan(z)

@@ -65,6 +65,8 @@ def test_one_small_wrong_row_is_found_among_large_ones() -> None:
         (1.0, np.inf, np.inf, True),
         (np.nan, np.nan, 0.0, False),
         (np.nan, np.nan, np.nan, True),
+        (np.nan, np.nan, -np.inf, True),
+        (np.nan, np.inf, 0.0, True),
         (np.inf, np.inf, np.inf, True),
         (np.inf, np.inf, 3.0, False),
         (np.inf, np.inf, -np.inf, False),

@@ -289,3 +289,25 @@ def test_tensor_core_precision_rounds_computed_operands_to_their_neighbours_type
     exact = at(sum_(k, mul(load("s", a), scaled)), arrays, a, b, precision="f32")
     np.testing.assert_allclose(exact, x @ arrays["y"] / 3, rtol=2e-5)
     assert not np.allclose(exact, actual, rtol=1e-4)
+
+
+def test_operands_are_found_through_factors_quotients_and_masks() -> None:
+    a, b, k = axis("a", 3), axis("b", 4), axis("k", 50)
+    x, y = RNG.standard_normal((3, 50)).astype(ml_dtypes.bfloat16), RNG.standard_normal((50, 4))
+    arrays = {"x": x.astype(np.float64), "y": y.astype(np.float32), "s": np.full(3, 1 / 3)}
+    narrow, wide = load("x", a, k, dtype="bf16"), load("y", k, b)
+    seen = apply("lt", Index(k), Const(40))
+    forms = {
+        "factor": (mul(mul(narrow, load("s", a)), wide), 50),
+        "quotient": (mul(apply("div", narrow, apply("div", Const(1.0), load("s", a))), wide), 50),
+        "mask": (apply("where", seen, mul(mul(load("s", a), narrow), wide), Const(0.0)), 40),
+    }
+    rounded = y.astype(ml_dtypes.bfloat16).astype(np.float64)
+    for body, length in forms.values():
+        actual = at(sum_(k, body), arrays, a, b, precision="mma")
+        expected = arrays["x"][:, :length] @ rounded[:length] / 3
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-5)
+    alone = sum_(k, mul(mul(narrow, load("s", a)), apply("exp", narrow)))
+    np.testing.assert_array_equal(
+        at(alone, arrays, a, precision="mma"), at(alone, arrays, a, precision="f32")
+    )

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nautile.certificate.drawing import Drawn
 from nautile.certificate.meaning import affordable, is_costly, positions_for
 from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, fitted, spread_within
@@ -119,7 +118,7 @@ def _check_terms(subject: Subject, kernel: Kernel) -> Check:
         at = dict(zip(target.output.axes, grid.values(), strict=True))
         fetch = near.chosen.fetch(drawn, "f64")
         actual = evaluate(target.output.term, fetch, at, precision="f32")
-        reference, naive = naive_and_reference(near, target, grid, drawn)
+        reference, naive = naive_and_reference(near, target, grid, "ordinary")
         dtype = target.output.buffer.dtype
         found.append(judge(stored(actual, dtype), reference, naive, dtype, floor=sum_floor(target)))
     return Check(
@@ -144,7 +143,7 @@ def _check_case(
         for output in part.outputs:
             target = next(t for t in subject.targets if t.output == output)
             share = _share(program, output, block, pieces)
-            yield _judge_share(subject, target, share, drawn, rng)
+            yield _judge_share(subject, target, share, case, rng)
 
 
 def _sample_blocks(
@@ -198,7 +197,7 @@ def _judge_share(
     subject: Subject,
     target: Target,
     share: _Share,
-    drawn: Drawn,
+    case: str,
     rng: np.random.Generator,
 ) -> Verdict:
     if share.complaint:
@@ -206,7 +205,7 @@ def _judge_share(
     grid = _grid_within(target, share, rng)
     local = [p - s for p, s in zip(grid.values(), share.starts, strict=True)]
     actual = share.values[np.ix_(*local)] if local else share.values
-    reference, naive = naive_and_reference(subject, target, grid, drawn)
+    reference, naive = naive_and_reference(subject, target, grid, case)
     dtype = target.output.buffer.dtype
     verdict = judge(actual, reference, naive, dtype, floor=sum_floor(target))
     said = f"{target.output.buffer.name}: {verdict.detail}" if not verdict.passed else ""
@@ -227,16 +226,26 @@ def _grid_within(target: Target, share: _Share, rng: np.random.Generator) -> Gri
 
 
 def naive_and_reference(
-    subject: Subject, target: Target, grid: Grid, drawn: Drawn, budget: int = BUDGET
+    subject: Subject, target: Target, grid: Grid, case: str, budget: int = BUDGET
 ) -> tuple[Array, Array]:
     """float64 values without roundings, and the naive evaluation rounded to the stored type; of the
-    source's term, or of the plan's own where the source has no name for the tensor."""
+    source's term, or of the plan's own where the source has no name for the tensor. Where nothing
+    binds (see `Subject.binds`), both are not finite in ways that the judge takes for unknown."""
+    drawn = subject.drawn(case)
     side = subject.source if target.named else subject.chosen
     exact = side.fetch(drawn, "f64", casts=False, budget=budget)
     reference = evaluate(target.term, exact, grid, casts=False)
     imitated = side.fetch(drawn, "mma", budget=budget)
     naive = evaluate(target.term, imitated, grid, precision="mma")
-    return reference, stored(naive, target.output.buffer.dtype)
+    naive = stored(naive, target.output.buffer.dtype)
+    return reference, naive if subject.binds(case) else _unbound(reference, naive)
+
+
+def _unbound(reference: Array, naive: Array) -> Array:
+    """The naive values, made to disagree with a reference that is NaN or infinite."""
+    if reference.dtype.kind != "f":
+        return naive
+    return np.where(np.isnan(reference), np.inf, np.where(np.isinf(reference), np.nan, naive))
 
 
 def sum_floor(target: Target) -> float:

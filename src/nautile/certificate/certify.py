@@ -101,7 +101,7 @@ def _expected_case(
     outputs = []
     for target in targets:
         grid = positions_for(subject, target, case, samples)
-        reference, naive = naive_and_reference(subject, target, grid, drawn, _BUDGET)
+        reference, naive = naive_and_reference(subject, target, grid, case, _BUDGET)
         outputs.append(
             {
                 "buffer": target.output.buffer.name,

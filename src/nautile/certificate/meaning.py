@@ -149,7 +149,8 @@ def _compare(subject: Subject, target: Target, case: str, limit: int) -> Agreeme
     fetch = subject.source.fetch(drawn, "mma")
     naive = evaluate(target.term, fetch, grid, precision="mma")
     actual = evaluate(target.output.term, subject.meant.fetch(drawn, "f64"), theirs_at)
-    return agreement(actual, expected, naive)
+    exact, binding = subject.numerics == "exact", subject.binds(case)
+    return agreement(actual, expected, naive, exact=exact, binding=binding)
 
 
 def positions_for(subject: Subject, target: Target, case: str, limit: int) -> Grid:
@@ -170,16 +171,20 @@ def _tiles(subject: Subject, target: Target) -> dict[Axis, int]:
     return {}
 
 
-def agreement(actual: Array, expected: Array, naive: Array) -> Agreement:
-    """Whether float64 values agree within the tolerance."""
+def agreement(
+    actual: Array, expected: Array, naive: Array, *, exact: bool = False, binding: bool = True
+) -> Agreement:
+    """Whether float64 values agree within the tolerance. What is NaN in the source may be an
+    infinity unless `exact`; without `binding` it may be anything, and so may an infinity."""
     x, y, z = (np.asarray(v, dtype=np.float64) for v in (actual, expected, naive))
     x, y, z = (v.reshape(-1, v.shape[-1] if v.ndim else 1) for v in (x, y, z))
     if actual.dtype.kind != "f" or expected.dtype.kind != "f":
         wrong = int((x != y).sum())
         return Agreement(not wrong, MOST if wrong else 0.0, x.size, f"{wrong} of {x.size} differ")
     lost = np.isfinite(y) & np.isfinite(z) & ~np.isfinite(x)
-    lost |= np.isnan(y) & np.isnan(z) & ~np.isnan(x)
-    lost |= np.isinf(y) & np.isinf(z) & (x != y)
+    if binding:
+        lost |= np.isnan(y) & np.isnan(z) & (~np.isnan(x) if exact else np.isfinite(x))
+        lost |= np.isinf(y) & np.isinf(z) & (x != y)
     if lost.any():
         said = f"{x[lost][0]:.6g} where the source gives {y[lost][0]:.6g}"
         return Agreement(False, MOST, x.size, f"{int(lost.sum())} of {x.size}: {said}")

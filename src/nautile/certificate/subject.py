@@ -24,6 +24,7 @@ from nautile.types import type_of
 
 __all__ = ["Side", "Subject", "Target", "stored_term", "subject_of"]
 
+_BINDING = ("ordinary", "edges", "tiny", "positive")
 _WIDEN = 1 << 20
 """Elements of an intermediate that are evaluated together, where that costs little more."""
 
@@ -110,6 +111,12 @@ class Subject:
     def cases(self) -> tuple[str, ...]:
         """How inputs are drawn in turn. Rules of the class `fast` assume that nothing overflows."""
         return tuple(c for c in CASES if self.numerics != "fast" or c not in ("large", "edges"))
+
+    def binds(self, case: str) -> bool:
+        """Whether NaN and infinities of the source must be the plan's too. Exact zeros, ties and
+        huge numbers make divisions by zero and overflows, which are no real numbers: beyond the
+        class `exact` a plan may have another value there."""
+        return self.numerics == "exact" or case in _BINDING
 
     def kinds(self, case: str) -> dict[str, str]:
         """How inputs and shared intermediates are drawn in a case (one of recipes.CASES)."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nautile.oracle.contraction import contract, factors_of
+from nautile.oracle.operands import NARROW, rounded, stored_type
 from nautile.oracle.scope import Positions, Scope, pieces, sizes, weight
 from nautile.oracle.values import Value, cast, constant, operate
-from nautile.terms import Axis, Cast, Const, Load, Reduce, Term
+from nautile.terms import Axis, Reduce, Term
 
 if TYPE_CHECKING:
     from nautile.oracle.evaluation import Evaluator
@@ -26,6 +27,7 @@ def reduction(evaluator: Evaluator, term: Reduce, scope: Scope) -> Value:
     if term.axis not in term.body.free:
         return _constant_body(evaluator, term, scope)
     if term.monoid == "sum":
+        term = rounded(term) if evaluator.precision == "mma" else term
         result = _contraction(evaluator, term, scope)
         if result is not None:
             return result
@@ -55,7 +57,7 @@ def _operands(
     """The factors' values; in precision "mma" those in float32 round to a narrow neighbour's type,
     as operands of tensor cores do. Factors that lack the contracted axes are no operands."""
     values = [evaluator.value(f, scope) for f in factors]
-    narrow = next((d for f in factors if (d := _stored_type(f)) in _NARROW), None)
+    narrow = next((d for f in factors if (d := stored_type(f)) in NARROW), None)
     if evaluator.precision != "mma" or narrow is None:
         return values
     return [
@@ -65,19 +67,7 @@ def _operands(
 
 
 def _is_computed(factor: Term, value: Value) -> bool:
-    return _stored_type(factor) is None and value.array.dtype == np.float32
-
-
-def _stored_type(term: Term) -> str | None:
-    """The element type that a factor has by itself; None for one that is computed."""
-    if isinstance(term, Load):
-        return term.buffer.dtype if term.buffer.dtype not in ("f32", "tf32") else None
-    if isinstance(term, Cast):
-        return term.dtype if term.dtype not in ("f32", "tf32") else None
-    return "const" if isinstance(term, Const) else None
-
-
-_NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
+    return stored_type(factor) is None and value.array.dtype == np.float32
 
 
 def _piecewise(evaluator: Evaluator, term: Reduce, scope: Scope) -> Value:
