@@ -1,5 +1,5 @@
-"""Wrong plans made from right ones: an online sum's repair, offset, guards and running values changed
-one at a time.
+"""Wrong plans made from right ones: an online sum's repair, offset, guards and running values
+changed one at a time.
 
 ```
 mutant ::= repair dropped | repair upside down | repair's sign | guard dropped
@@ -7,8 +7,8 @@ mutant ::= repair dropped | repair upside down | repair's sign | guard dropped
          | body before its position | body of final values
 ```
 
-"Upside down" swaps old and new running values. A guard is a `where` of a repair or an offset that is
-no part of a carrier; without it, its second branch stands alone.
+"Upside down" swaps old and new running values. A guard is a `where` of a repair or an offset that
+is no part of a carrier; without it, its second branch stands alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Change = Callable[[Term], Term]
 
 
 def mutants(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """Every mutant of every online sum of a plan, named by the sum's number and what was changed."""
+    """Every mutant of every online sum of a plan, by the sum's number and what was changed."""
     for number, online in enumerate(online_sums(plan)):
         for name, wrong in _wrong(online):
             if wrong != online:
@@ -90,7 +90,7 @@ def _wrong(online: Online) -> Iterator[tuple[str, Term]]:
 
 
 def outside(root: Term, change: Change) -> Term:
-    """`change` applied to every subterm that is no part of a carrier, carriers' moments included."""
+    """`change` applied to every subterm that is no part of a carrier, and to carriers' moments."""
     if isinstance(root, (Running, Before)):
         return change(root)
     rebuilt = rebuild(root, tuple(outside(c, change) for c in children(root)))
