@@ -69,10 +69,9 @@ def _moment(pattern: Pattern, moment: str, axis: str) -> Pattern:
             return Stream(moment, monoid, axis, body)
         case Size(a) if a == axis:
             return Stream(moment, "sum", axis, Number(1.0))
-        case Call("div", (above, below)) if axis in stream_axes(below):
-            over, under = (_moment(p, moment, axis) for p in (above, below))
-            nothing = Call("eq", (under, Number(0.0)))
-            return Call("where", (nothing, Number(0.0), Call("div", (over, under))))
+        case Call("div", (above, below)) if (under := _moment(below, moment, axis)) != below:
+            quotient = Call("div", (_moment(above, moment, axis), under))
+            return Call("where", (Call("eq", (under, Number(0.0))), Number(0.0), quotient))
         case Call(operation, arguments):
             return Call(operation, tuple(_moment(a, moment, axis) for a in arguments))
         case Round(dtype, argument):

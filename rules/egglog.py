@@ -7,8 +7,9 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.
            | (r_<monoid> axis T) | (Running monoid axis T) | (Before monoid axis T)
            | (Online axis T T T)                          repair, body, offset
            | (RunningOnline axis T T T) | (BeforeOnline axis T T T)   of the online sum
-analyses   (fv T) bitmask of free axes    (ty T) code of the carried type    (ext axis) extent
+analyses   (fv T) bitmask of free axes    (rd T) of the axes reduced inside    (ty T) code of the carried type    (ext axis) extent
            (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
+           (is_still T) without running values
            (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
 facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
            (power T T T) (bend T T T T)      of its carrier and a slope; all running forms are equal
@@ -33,6 +34,7 @@ from nautile.terms import MONOIDS
 
 from .carriers import carriers_of, lowered, moment_of, named_slope
 from .law import (
+    Apart,
     Call,
     Carrier,
     Condition,
@@ -126,7 +128,7 @@ def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[
 
 
 def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
-    """A repair whose slope is -1 is written without it: what each form asks, and whether it is -1."""
+    """A repair with slope -1 is written without it: what each form asks, and whether it is -1."""
     name = named_slope(built)
     if name is None:
         yield [], False
@@ -206,11 +208,15 @@ def _condition_text(condition: Condition, position: int) -> str:
         case NotFree(axis, name) | Free(axis, name):
             mask, same = f"fv{position}", "=" if isinstance(condition, NotFree) else "!="
             return f"(= {mask} (fv v_{name})) ({same} 0 (& (<< 1 x_{axis}) {mask}))"
+        case Apart(name, carrier):
+            pair = f"rd{position}", f"fv{position}"
+            found = f"(= {pair[0]} (rd v_{name})) (= {pair[1]} (fv v_{carrier}))"
+            return f"{found} (= 0 (& {pair[0]} {pair[1]}))"
         case Carrier(name, carrier):
             return f"(= v_{name} {_carrier_text(carrier)})"
         case Sign(name, relation):
             return f"({_SIGNS[relation]} v_{name})"
-        case Kind("finite" | "tame" as kind, name):
+        case Kind("finite" | "tame" | "still" as kind, name):
             return f"(is_{kind} v_{name})"
         case Kind("unbounded", name):
             return f"(= 0 (bounded v_{name}))"
@@ -256,6 +262,8 @@ def _text(pattern: Pattern, integral: bool) -> str:
             return number(value if keep else float(value))
         case Size(axis):
             return f"(Num n_{axis})"
+        case Call("mul" | "div" as operation, arguments) if _sized(pattern):
+            return f"(Num {_sized(pattern)})"
         case Call(operation, arguments):
             return f"(op_{operation} {' '.join(map(inner, arguments))})"
         case Round(dtype, argument):
@@ -271,6 +279,18 @@ def _text(pattern: Pattern, integral: bool) -> str:
         case Streamed():
             return _online("Online", pattern, integral)
     raise TypeError(pattern)
+
+
+def _sized(pattern: Pattern) -> str | None:
+    """The number that extents alone make, as it stands in the e-graph once it is folded."""
+    match pattern:
+        case Size(axis):
+            return f"n_{axis}"
+        case Call("mul" | "div" as operation, (left, right)):
+            inner = _sized(left), _sized(right)
+            sign = "*" if operation == "mul" else "/"
+            return f"({sign} {inner[0]} {inner[1]})" if None not in inner else None
+    return None
 
 
 def _alike(left: Pattern, right: Pattern, rule: Rule) -> bool:

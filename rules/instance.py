@@ -138,7 +138,12 @@ class _Builder:
             raise Unsupported("a premise must speak of names")
         tame = Kind("tame", running.name) in self.rule.conditions
         known, other = (running, subject) if tame else (subject, running)
-        self.bound[other.name] = self._moved(premise, self.term(known), back=tame)
+        term = self.term(known)
+        if not tame and premise.relation != "drop":
+            # The subject has no value where its carrier has none.
+            final, _ = self._carrier(premise.carrier)
+            term = self.bound[known.name] = apply("add", term, apply("sub", final, final))
+        self.bound[other.name] = self._moved(premise, term, back=tame)
 
     def _equation(self, relation: Relation) -> tuple[Term, Term]:
         return self._moved(relation, self.term(relation.subject)), self.term(relation.running)
@@ -156,20 +161,21 @@ class _Builder:
             return apply("mul", subject, apply("pow", apply("div", *ends), slope))
         step = apply("sub", *ends)
         if relation.relation == "bend":
-            return self._bent(relation, subject, final, step)
+            return self._bent(relation, subject, step, back)
         by = apply("mul", slope, step)
         if relation.relation == "shift":
             return apply("add", subject, by)
         return apply("mul", subject, apply("exp", by))
 
-    def _bent(self, relation: Relation, subject: Term, final: Term, step: Term) -> Term:
-        """e - 2 (c - w m) (mu - m) + w (mu - m)^2."""
+    def _bent(self, relation: Relation, subject: Term, step: Term, back: bool) -> Term:
+        """e - 2 q (mu - m) - w (mu - m)^2, or the other way where the step goes back."""
         assert relation.centre is not None
-        weight, centre = self.term(relation.slope), self.term(relation.centre)
-        lean = apply("sub", centre, apply("mul", weight, final))
+        weight, lean = self.term(relation.slope), self.term(relation.centre)
         first = apply("mul", apply("mul", Const(2.0), lean), step)
         second = apply("mul", weight, apply("mul", step, step))
-        return apply("add", apply("sub", subject, first), second)
+        if back:
+            return apply("add", apply("sub", subject, first), second)
+        return apply("sub", apply("sub", subject, first), second)
 
     def _carrier(self, pattern: Pattern, positive: bool = False) -> tuple[Term, Term]:
         """A carrier's final and running value."""
@@ -213,6 +219,8 @@ class _Builder:
         if name in self.defined or name in self.drawn:
             return self._carrier(Name(name))[0]
         barred = {a for a, n in self.barred if n == name}
+        if Kind("finite", name) in self.rule.conditions:  # a constant
+            barred = set(self.extent)
         twin = next((t for n, t in self.loads.items() if self._may_alias(n, name)), None)
         if self.aliased and twin is not None:
             self.bound[name] = twin

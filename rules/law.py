@@ -7,7 +7,7 @@ Fact     ::= conclusion, premises, conditions
 Relation ::= shift(subject, carrier, slope, running)      subject is additive in the carrier
            | scale(subject, carrier, slope, running)      subject is exponential in the carrier
            | power(subject, carrier, slope, running)      subject is a power of the carrier
-           | bend(subject, carrier, weight, moment, running)   subject is quadratic in the carrier
+           | bend(subject, carrier, weight, lean, running)   subject is quadratic in the carrier
            | drop(subject, carrier, slope, rest)          subject is affine in a term of the source
 Pattern  ::= Name | Number | Size(axis) | Call(operation, patterns) | Round(dtype, pattern)
            | Fold(monoid, axis, pattern)                  a reduction
@@ -26,7 +26,7 @@ such: its running value mu is the expression of what they have come to at the st
     shift(e, m, k, r):    r = e + k (mu - m)
     scale(e, m, k, r):    r = e exp(k (mu - m))
     power(e, m, k, r):    r = e (mu / m)^k
-    bend(e, m, w, c, r):  r = e - 2 (c - w m) (mu - m) + w (mu - m)^2
+    bend(e, m, w, q, r):  r = e - 2 q (mu - m) - w (mu - m)^2
     drop(e, m, k, r):     r = e - k m
 
 at every position of the stream, wherever mu is finite (of `drop`, m is any term). All are equations
@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = [
+    "Apart",
     "Call",
     "Carrier",
     "Condition",
@@ -176,11 +177,20 @@ class NotFree:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """`axis in name`: the term may depend on the axis. A law holds without it; it says where the law
-    is of use."""
+    """`axis in name`: the term may depend on the axis. A law holds without it; it tells where the
+    law is of use."""
 
     axis: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """`apart(a, m)`: the term holds no reduction along the carrier's stream. A law holds without it;
+    it keeps facts to the places where they are of use."""
+
+    name: str
+    carrier: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,19 +216,19 @@ class Kind:
 
     `unbounded(a)`: a stands in the source, and nothing shows that it has an upper bound.
     `tame(r)`: r is of ordinary size wherever the source is, as it holds no exponential of something
-    that may be positive."""
+    that may be positive. `still(k)`: k holds no running values."""
 
     kind: str
     name: str
 
 
-Condition = NotFree | Free | Carrier | Sign | Kind
+Condition = NotFree | Free | Apart | Carrier | Sign | Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     """How a subject depends on a carrier: a slope (exponent, weight) and the running form; of
-    `bend` the weighted first moment too. See the module's docstring."""
+    `bend` the weighted distance to mu too. See the module's docstring."""
 
     relation: str
     subject: Pattern

@@ -7,10 +7,11 @@ law       ::= name = pattern == pattern (, condition)*       rewrites both ways
             | name = pattern >> pattern (, condition)*       rewrites left to right
             | name = relation (, relation | condition)*      in facts: the conclusion, its premises
 relation  ::= (shift | scale | power)(subject, carrier, slope, running)
-            | bend(subject, carrier, weight, moment, running) | drop(subject, term, slope, rest)
+            | bend(subject, carrier, weight, lean, running) | drop(subject, term, slope, rest)
 condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
             | integer(name) | float(name) | boolean(name)
-            | finite(name) | unbounded(name) | tame(name)
+            | finite(name) | unbounded(name) | tame(name) | still(name)
+            | apart(name, carrier)
 ```
 
 Rewrites may have relations among their conditions. Comments that stand directly above a law, or
@@ -28,6 +29,7 @@ from nautile.errors import LimitError, SourceError
 
 from .carriers import carriers_of, stream_axes
 from .law import (
+    Apart,
     Carrier,
     Condition,
     Free,
@@ -53,12 +55,12 @@ __all__ = ["BYTES", "SECTIONS", "parse"]
 
 SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
-_KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame")
+_KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame", "still")
 _RELATIONS = {
     "shift": "subject, carrier, slope, running form",
     "scale": "subject, carrier, slope, running form",
     "power": "subject, carrier, exponent, running form",
-    "bend": "subject, carrier, weight, moment, running form",
+    "bend": "subject, carrier, weight, lean, running form",
     "drop": "subject, term, slope, rest",
 }
 _SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
@@ -225,6 +227,10 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
             return Carrier(name, carrier_of(reader, right))
         if type(operation) in _SIGNS and _is_zero(right):
             return Sign(name, _SIGNS[type(operation)])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "apart":
+        if len(node.args) == 2 and all(isinstance(a, ast.Name) for a in node.args):
+            return Apart(*(a.id for a in node.args if isinstance(a, ast.Name)))
+        reader.refuse(node, "arity", "write apart(name, carrier)")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _KINDS:
         if len(node.args) == 1 and isinstance(node.args[0], ast.Name):
             return Kind(node.func.id, node.args[0].id)
@@ -329,7 +335,7 @@ _MADE = (Stream, Moment, Repair, Rescaled)
 
 
 def _follows(pattern: Pattern, *, known_running: bool) -> str | None:
-    """The carrier whose definition a pattern needs; its running value alone comes with a premise."""
+    """The carrier whose definition a pattern needs; a running value alone comes with a premise."""
     match pattern:
         case Rescaled(_, carrier, _, _) | Repair(carrier, _):
             return carrier

@@ -17,7 +17,7 @@ from nautile.types import carried
 __all__ = ["CONSTRUCTORS", "LEAVES", "SIGNS", "schema"]
 
 LEAVES = {"Num": "f64", "Int": "i64", "Truth": "i64", "Odd": "i64", "Ix": "i64", "Leaf": "i64"}
-SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame")
+SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "still")
 
 
 _RULESETS = ("analysis", "facts", "fold", "fold_real", "probe", "probe_facts")
@@ -39,7 +39,7 @@ CONSTRUCTORS = _constructors()
 @cache
 def schema() -> str:
     """Sorts, analyses, number folding and the tripwire on constants."""
-    return "\n".join([_sorts(), *_free(), *_types(), *_signs(), *_tame(), *_folding(), *_clash()])
+    return "\n".join([_sorts(), *_free(), *_reduced(), *_types(), *_signs(), *_tame(), *_still(), *_folding(), *_clash()])
 
 
 def _sorts() -> str:
@@ -49,6 +49,7 @@ def _sorts() -> str:
     lines += [
         "(function fv (T) i64 :merge (& old new))",
         "(function ty (T) i64 :merge (min old new))",
+        "(function rd (T) i64 :merge (& old new))",
     ]
     lines += [f"(constructor {name} (T T T) T)" for name in ("shift", "scale", "power", "drop")]
     lines.append("(constructor bend (T T T T) T)")
@@ -78,6 +79,20 @@ def _free() -> list[str]:
     for name in CONSTRUCTORS:
         if name not in LEAVES:
             rules.append(_free_rule(name))
+    return rules
+
+
+def _reduced() -> list[str]:
+    """`rd`: a bitmask of the axes of the reductions that a term cannot do without."""
+    rules = [_rule(f"(= e ({name} i))", "(set (rd e) 0)") for name in LEAVES]
+    for name in CONSTRUCTORS:
+        if name not in LEAVES:
+            form, terms = _arguments(name)
+            query = f"(= e {form}) " + " ".join(f"(= f{t} (rd {t}))" for t in terms)
+            mask = "(<< 1 i0)" if name.startswith("r_") or name == "Online" else "0"
+            for t in terms:
+                mask = f"(| {mask} f{t})"
+            rules.append(_rule(query, f"(set (rd e) {mask})"))
     return rules
 
 
@@ -209,6 +224,18 @@ def _tame() -> list[str]:
     for function in ("exp", "exp2"):
         masked = f"(op_where c (op_{function} (op_sub a {over})) (Num 0.0))"
         rules.append(_rule(f"(= e {masked}) (is_tame a)", "(is_tame e)"))
+    return rules
+
+
+def _still() -> list[str]:
+    """Terms without running values: those of the source, and what is made of still terms."""
+    rules = [_rule("(= b (bounded e))", "(is_still e)")]
+    rules += [_rule(f"(= e ({name} i))", "(is_still e)") for name in LEAVES]
+    for name in CONSTRUCTORS:
+        if name not in LEAVES and not name.startswith(("Running", "Before", "Online")):
+            form, terms = _arguments(name)
+            query = f"(= e {form}) " + " ".join(f"(is_still {t})" for t in terms)
+            rules.append(_rule(query, "(is_still e)"))
     return rules
 
 
