@@ -1,21 +1,24 @@
 """What tensor cores round in a sum of products: the operands that are float32 beside a narrow one.
 
 A contraction sums a product over axes that two of its parts share, each of which has an axis of its
-own. The parts of a product are found through quotients, negation and `where(p, a, 0)`; those that
-do not depend on the summed axes leave the sum and are no operands. Where one part is stored in a
-narrow type, an implementation may choose it as an operand, and then rounds the others to its type.
+own; or one of which has, where the other is a row that waits for another reduction. The parts of a
+product are found through quotients, negation and `where(p, a, 0)`; those that do not depend on the
+summed axes leave the sum and are no operands. Where one part is stored in a narrow type, an
+implementation may choose it as an operand, and then rounds the others to its type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TypeVar
 
-from nautile.terms import Apply, Axis, Cast, Const, Load, Reduce, Term, apply, rebuild
+from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, apply, rebuild, walk
 from nautile.types import type_of
 
 __all__ = ["NARROW", "rounded", "stored_type"]
 
+Sum = TypeVar("Sum", Reduce, Online)
 NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
 
 
@@ -29,7 +32,7 @@ def stored_type(term: Term) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def rounded(term: Reduce) -> Reduce:
+def rounded(term: Sum) -> Sum:
     """The sum with its float32 operands cast to the narrow type of another; itself where it is no
     contraction or nothing is narrow."""
     axes, body = [term.axis], term.body
@@ -44,6 +47,8 @@ def rounded(term: Reduce) -> Reduce:
     inside = _cast(body, summed, narrow)
     for axis in reversed(axes[1:]):
         inside = Reduce("sum", axis, inside)
+    if isinstance(term, Online):
+        return Online(term.axis, term.repair, inside, term.offset)
     return Reduce("sum", term.axis, inside)
 
 
@@ -60,9 +65,14 @@ def _parts(term: Term) -> Iterator[Term]:
 
 
 def _contracts(operands: list[Term], summed: frozenset[Axis]) -> bool:
-    """Whether two parts share summed axes and each has an axis of its own."""
+    """Whether two parts share summed axes and each has an axis of its own, or the stored one has
+    and the other waits for a reduction."""
     own = [p for p in operands if len(p.free) > len(p.free & summed)]
-    return any(p.free - q.free and q.free - p.free for p in own for q in own)
+    if any(p.free - q.free and q.free - p.free for p in own for q in own):
+        return True
+    rows = [p for p in operands if any(isinstance(t, (Reduce, Online)) for t in walk(p))]
+    stored = [q for q in own if stored_type(q) in NARROW]
+    return any(q.free - p.free for p in rows for q in stored)
 
 
 def _cast(term: Term, summed: frozenset[Axis], dtype: str) -> Term:

@@ -1,4 +1,9 @@
-"""Prefix reductions and online sums, by streaming along the axis as the terms' docstring says."""
+"""Prefix reductions and online sums, by streaming along the axis as the terms' docstring says.
+
+Whole sums are added pairwise. A stream adds one position after the other, which would lose digits
+that no kernel loses (it goes block by block): so sums along a stream are kept in float64, whatever
+the precision of their terms.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nautile.oracle.operands import rounded
 from nautile.oracle.scope import Scope, pieces, sizes, weight
 from nautile.oracle.values import Array, Value, spread
 from nautile.terms import Axis, Online, Reduce, Term, children
@@ -83,7 +89,9 @@ def _accumulated(evaluator: Evaluator, reduced: Reduce, scope: Scope) -> Value:
             array = array.astype(np.bool_)
         elif array.dtype == np.bool_ and reduced.monoid in ("sum", "prod"):
             array = array.astype(np.int64)
-        return Value(axes, np.asarray(_ACCUMULATE[reduced.monoid](array, axis=place)))
+        wide = {"dtype": np.float64} if array.dtype == np.float32 else {}
+        kept = _ACCUMULATE[reduced.monoid](array, axis=place, **wide)
+        return Value(axes, np.asarray(kept).astype(array.dtype, copy=False))
 
 
 def _broadcast(array: Array, place: int, extent: int) -> Array:
@@ -103,7 +111,9 @@ def _running_argument(array: Array, place: int, monoid: str) -> Array:
 
 
 def online(evaluator: Evaluator, term: Online, scope: Scope) -> Value:
-    """An online sum: s <- (0 if repair = 0 else s * repair) + offset + body, along the axis."""
+    """An online sum: s <- (0 if repair = 0 else s * repair) + offset + body, along the axis; in
+    precision "mma" the body's operands are those of the tensor cores."""
+    term = rounded(term) if evaluator.precision == "mma" else term
     return _streamed(evaluator, term, scope, keep=False)
 
 
@@ -112,13 +122,19 @@ def _streamed(evaluator: Evaluator, term: Online, scope: Scope, *, keep: bool) -
     history: list[Array] = []
     axes = tuple(sorted(term.free))
     for repair, body, offset in _blocks(evaluator, term, scope, axes):
-        state = history[-1] if history else np.zeros(body.shape[1:], dtype=body.dtype)
+        kind = body.dtype
+        state = history[-1] if history else np.zeros(body.shape[1:])
         states = _steps(state, repair, body, offset, whole=not keep)
         history = [*history, *states] if keep else list(deque(states, maxlen=1))
     if not keep:
-        return Value(axes, history[-1])
+        return Value(axes, _rounded(history[-1], kind))
     order = tuple(sorted({*axes, term.axis}))
-    return Value(order, np.stack(history, axis=order.index(term.axis)))
+    return Value(order, _rounded(np.stack(history, axis=order.index(term.axis)), kind))
+
+
+def _rounded(states: Array, kind: np.dtype[Any]) -> Array:
+    with np.errstate(over="ignore"):
+        return states.astype(kind, copy=False)
 
 
 def _blocks(
@@ -160,10 +176,9 @@ def _steps(
                     stop += 1
                 state = state + body[j:stop].sum(axis=0)
             else:
-                r = repair[j].astype(body.dtype, copy=False)
-                state = np.where(r == 0, body.dtype.type(0), state * r)
+                state = np.where(repair[j] == 0, 0.0, state * repair[j])
                 if offset is not None:
-                    state = state + offset[j].astype(body.dtype, copy=False)
+                    state = state + offset[j]
                 state = state + body[j]
         yield state
         j = stop
