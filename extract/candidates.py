@@ -1,12 +1,13 @@
 """Candidate kernels of one region: priced columns for the exact choice.
 
 ```
-Candidate ::= makes, needs (classes), parts (outputs of one grid each), seconds
+Candidate ::= makes, needs (classes), parts (outputs of one grid each), division, seconds
 ```
 
 Single-output candidates come from the beam. Joint ones make several classes at once: a class that a
 body computes anyway, siblings that share what they read (one grid), or independent bodies with the
-same tiles side by side in one launch.
+same tiles side by side in one launch. A candidate of one part may be divided: its reductions are
+split over blocks, and a second launch merges them (see chunks.py).
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nautile.extract.beam import Beam
+from nautile.extract.chunks import Divided, best_split
 from nautile.extract.classes import Classes
 from nautile.extract.exact import Exact, relaxation
 from nautile.extract.kernel import Part, Prediction
-from nautile.extract.roofline import schedules
+from nautile.extract.roofline import price
 from nautile.extract.selection import Column, Selection, prune
+from nautile.extract.split import Split
 from nautile.extract.together import CHOICES, side_by_side
 from nautile.snapshot import Node
 from nautile.terms import Output, Term, buffers
 
 __all__ = ["Candidate", "Generator"]
+
+Outputs = tuple[Output, ...]
 
 NOISE = 0.03
 REFINEMENTS = 2
@@ -41,7 +46,8 @@ OUTPUTS = 4  # classes that one joint candidate may make
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One way to launch: the classes made and needed, the term of each, the nodes chosen, and the
-    schedule. Two candidates are one where their parts are."""
+    schedule. Two candidates are one where their parts are. `division` is the split that is cheaper
+    than the best schedule of the whole, if there is one."""
 
     makes: frozenset[int]
     needs: frozenset[int]
@@ -49,10 +55,11 @@ class Candidate:
     choice: Mapping[int, Node]
     parts: tuple[Part, ...]
     prediction: Prediction
+    division: Divided | None = None
 
     @property
     def seconds(self) -> float:
-        return self.prediction.seconds
+        return (self.division or self.prediction).seconds
 
     @property
     def column(self) -> Column:
@@ -69,7 +76,8 @@ class Generator:
         self.budget = budget
         self.pool: dict[tuple[Term, frozenset[int]], Candidate | None] = {}
         self.counts = self.beam.counts
-        self.tables: dict[tuple[Output, ...], tuple[tuple[Part, Prediction], ...]] = {}
+        self.tables: dict[Outputs, tuple[tuple[Part, Prediction], ...]] = {}
+        self.divisions: dict[Outputs, Divided | None] = {}
 
     def spent(self) -> bool:
         """Whether the budget of priced bodies is gone: then only what is begun is finished. (A
@@ -128,22 +136,30 @@ class Generator:
         groups: tuple[tuple[tuple[int, Term], ...], ...],
         choice: Mapping[int, Node],
         needs: frozenset[int],
+        splits: Sequence[Split] | None = None,
     ) -> Candidate | None:
-        """One part that makes the classes of the only group, on its best tiles."""
-        best = self.table(self.outputs(groups[0]))
+        """One part that makes the classes of the only group, on its best tiles. `splits` are those
+        that are tried, if not all."""
+        outputs = self.outputs(groups[0])
+        best = self.table(outputs, splits)
         if not best:
             self.beam.count("infeasible")
             return None
         part, prediction = best[0]
         makes = frozenset(c for c, _ in groups[0])
-        return Candidate(makes, needs, groups, choice, (part,), prediction)
+        division = self.divisions[outputs]
+        return Candidate(makes, needs, groups, choice, (part,), prediction, division)
 
-    def table(self, outputs: tuple[Output, ...]) -> tuple[tuple[Part, Prediction], ...]:
-        """The best schedules of a part, remembered."""
+    def table(
+        self, outputs: Outputs, splits: Sequence[Split] | None = None
+    ) -> tuple[tuple[Part, Prediction], ...]:
+        """The best schedules of a part, remembered, as is its best split."""
         if outputs not in self.tables:
             self.beam.count("priced")
-            device = self.classes.device
-            self.tables[outputs] = schedules(outputs, device, CHOICES, numerics=self.numerics)
+            priced = price(outputs, self.classes.device, numerics=self.numerics)
+            self.tables[outputs] = priced.ranked(CHOICES)
+            division = best_split(outputs, priced, numerics=self.numerics, known=splits)
+            self.divisions[outputs] = division
         return self.tables[outputs]
 
     def outputs(self, group: Iterable[tuple[int, Term]]) -> tuple[Output, ...]:
@@ -213,7 +229,9 @@ class Generator:
             inside = _terms_inside(candidate, self.classes)
             for c in sorted(wanted & set(inside) - candidate.makes):
                 group = (*terms.items(), (c, inside[c]))
-                joint = self._candidate((group,), candidate.choice, candidate.needs)
+                joint = self._candidate(
+                    (group,), candidate.choice, candidate.needs, _splits(candidate)
+                )
                 if joint is not None and joint.seconds <= ceiling:
                     found.append(joint)
         return found
@@ -269,7 +287,14 @@ class Generator:
             return None
         if not (a.needs | b.needs).isdisjoint(choice):
             return None
-        return self._candidate(((*a.groups[0], *b.groups[0]),), choice, a.needs | b.needs)
+        group = (*a.groups[0], *b.groups[0])
+        return self._candidate((group,), choice, a.needs | b.needs, _splits(a, b))
+
+
+def _splits(*candidates: Candidate) -> list[Split]:
+    """The splits of the candidates, each once."""
+    found = dict.fromkeys(c.division.split for c in candidates if c.division)
+    return list(found)
 
 
 def _terms_inside(candidate: Candidate, classes: Classes) -> dict[int, Term]:

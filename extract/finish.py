@@ -14,6 +14,7 @@ from nautile.extract.contractions import NARROW
 from nautile.extract.device import Device
 from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.roofline import schedules
+from nautile.extract.split import Split, launches
 from nautile.extract.together import CHOICES, combined
 from nautile.terms import (
     Buffer,
@@ -38,10 +39,14 @@ class Chosen:
 
 @dataclass(slots=True)
 class _Draft:
-    """A kernel on its way: outputs part by part, and the rules that made its terms."""
+    """A kernel on its way: outputs part by part, the rules that made its terms, the split of which
+    it is the whole (before it is divided) or a launch that makes states (after that), and what it
+    is called if not by its outputs."""
 
     groups: list[tuple[Output, ...]]
     rules: tuple[str, ...]
+    split: Split | None = None
+    stem: str = ""
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -55,6 +60,7 @@ def finish(
     drafts = _drafts(chosen, program)
     if numerics != "exact":
         drafts = _narrowed(drafts, program)
+    drafts = _divided(drafts, program)
     drafts = _ordered([d for draft in drafts for d in _launchable(draft, device, numerics)])
     names = _kernel_names(drafts)
     kernels = tuple(
@@ -84,11 +90,28 @@ def _launchable(draft: _Draft, device: Device, numerics: str) -> list[_Draft]:
     return [draft]
 
 
+def _divided(drafts: list[_Draft], program: Program) -> list[_Draft]:
+    """The drafts, those that are split as their launches."""
+    taken = _names(program) | {o.buffer.name for d in drafts for o in d.outputs}
+    return [part for draft in drafts for part in _launches(draft, taken)]
+
+
+def _launches(draft: _Draft, taken: set[str]) -> list[_Draft]:
+    if draft.split is None:
+        return [draft]
+    (outputs,) = draft.groups
+    stem = f"{outputs[0].buffer.name}_chunks"
+    *states, merged = launches(outputs, draft.split, lambda: _fresh(stem, taken))
+    first = [_Draft([group], draft.rules, draft.split, stem) for group in states]
+    return [*first, _Draft([merged], draft.rules)]
+
+
 def _kernel(name: str, draft: _Draft, device: Device, numerics: str) -> Kernel:
     best = _schedule(draft, device, numerics)
     if best is None:
         raise ExtractionError(f"kernel {name} has no schedule that fits {device.name}")
-    return Kernel(name, best[0], best[1], draft.rules)
+    split = {draft.split.axis: draft.split.chunks} if draft.split else {}
+    return Kernel(name, best[0], best[1], draft.rules, split)
 
 
 # ---- buffers -----------------------------------------------------------------------------------
@@ -100,8 +123,7 @@ def _drafts(chosen: Sequence[Chosen], program: Program) -> list[_Draft]:
     wanted = {(id(c.classes), k): c.classes for c in chosen for k in c.candidate.needs}
     homes: dict[str, Output] = {}
     extra: dict[tuple[int, int], Buffer] = {}
-    taken = {b.name for b in program.inputs} | {o.buffer.name for o in program.outputs}
-    taken |= {d.name for d in program.definitions}
+    taken = _names(program)
     for (region, k), classes in wanted.items():
         home = _home(classes, k)
         if home is None:
@@ -111,6 +133,12 @@ def _drafts(chosen: Sequence[Chosen], program: Program) -> list[_Draft]:
             home = Output(extra[region, k], classes.axes[k], classes.load(k))
         homes[classes.buffer(k).name] = home
     return [_draft(c, homes, extra) for c in chosen]
+
+
+def _names(program: Program) -> set[str]:
+    """The names that the program gives to tensors."""
+    stored = {b.name for b in program.inputs} | {o.buffer.name for o in program.outputs}
+    return stored | {d.name for d in program.definitions}
 
 
 def _home(classes: Classes, k: int) -> Output | None:
@@ -135,7 +163,9 @@ def _draft(
             if buffer is not None:
                 outputs.append(Output(buffer, chosen.classes.axes[k], real))
         groups.append(tuple(outputs))
-    return _Draft(groups, chosen.classes.made_by(chosen.candidate.choice))
+    division = chosen.candidate.division
+    rules = chosen.classes.made_by(chosen.candidate.choice)
+    return _Draft(groups, rules, division.split if division else None)
 
 
 def _relocated(term: Term, homes: Mapping[str, Output]) -> Term:
@@ -222,7 +252,7 @@ def _retyped(draft: _Draft, new: Mapping[Buffer, Buffer]) -> _Draft:
         tuple(Output(new.get(o.buffer, o.buffer), o.axes, transform(o.term, step)) for o in group)
         for group in draft.groups
     ]
-    return _Draft(groups, draft.rules)
+    return _Draft(groups, draft.rules, draft.split)
 
 
 # ---- order and names ---------------------------------------------------------------------------
@@ -252,7 +282,8 @@ def _kernel_names(drafts: Iterable[_Draft]) -> list[str]:
     names: list[str] = []
     for draft in drafts:
         stored = dict.fromkeys(o.buffer.name for o in draft.outputs)
-        stem = re.sub(r"\W+", "_", "_".join(stored))[:40].strip("_") or "kernel"
+        stem = draft.stem or "_".join(stored)
+        stem = re.sub(r"\W+", "_", stem)[:40].strip("_") or "kernel"
         stem = stem if not stem[0].isdigit() else f"k{stem}"
         name, n = stem, 2
         while name in names:

@@ -2,7 +2,7 @@
 
 ```
 Plan   ::= kernels in launch order, bound, gap, runners-up
-Kernel ::= name, parts, prediction            one launch
+Kernel ::= name, parts, prediction, split     one launch
 Part   ::= outputs, tiles, streams            one grid; several parts share a launch side by side
 ```
 
@@ -55,12 +55,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch: parts (usually one), its predicted cost and the rules that made its terms."""
+    """One launch: parts (usually one), its predicted cost and the rules that made its terms. Where
+    it makes partial states of a reduction that is split over blocks, `split` gives the number of
+    chunks of the axis; a later kernel merges them."""
 
     name: str
     parts: tuple[Part, ...]
     prediction: Prediction
     rules: tuple[str, ...] = ()
+    split: Mapping[Axis, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> tuple[Output, ...]:

@@ -133,10 +133,12 @@ def _roles(body: Body, axis: Axis) -> frozenset[str]:
 
 
 def _main(body: Body, axis: Axis) -> bool:
-    """Of the row (or column) axes of a contraction, one gets the tile: the innermost stored one
-    of 16 positions or more, else the longest."""
+    """Of the row (or column) axes of a contraction, one gets the tile: one that is reduced later,
+    or else the innermost stored one of 16 positions or more, or else the longest."""
     for c in body.contractions.values():
         for side in (c.rows, c.columns):
+            if not side.isdisjoint(body.reduced):
+                continue
             grid = [a for a in body.grid if a in side]
             if axis in grid:
                 long = [a for a in grid if a.extent >= 16] or [max(grid, key=lambda a: a.extent)]

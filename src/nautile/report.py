@@ -63,7 +63,8 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
 
 
 def kernel_dict(kernel: Kernel) -> dict[str, Any]:
-    """One kernel's figures: predicted work and traffic, tiles by axis, streamed axes, rules."""
+    """One kernel's figures: predicted work and traffic, tiles by axis, streamed axes, chunks of the
+    axes that are split over blocks, rules."""
     p = kernel.prediction
     tiles = {a.name: t for part in kernel.parts for a, t in part.tiles.items()}
     streams = dict.fromkeys(a.name for part in kernel.parts for a in part.streams)
@@ -79,6 +80,7 @@ def kernel_dict(kernel: Kernel) -> dict[str, Any]:
         "streams": list(streams),
         "rules": list(kernel.rules),
         "seconds": p.seconds,
+        "split": {a.name: n for a, n in kernel.split.items()},
     }
 
 
@@ -127,6 +129,7 @@ def _kernel_lines(kernel: Kernel) -> Iterable[str]:
     d, p = kernel_dict(kernel), kernel.prediction
     tile = " ".join(f"{a}={t}" for a, t in d["tile"].items())
     streams = f", streams {' '.join(d['streams'])}" if d["streams"] else ""
+    streams += "".join(f", {a} in {n} chunks" for a, n in d["split"].items())
     yield f"  kernel {d['name']} -> {', '.join(d['outputs'])}"
     yield f"    tiles {tile}{streams}"
     yield (

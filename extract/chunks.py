@@ -1,0 +1,175 @@
+"""Which splits of a body are worth their second launch: chunk lengths tried, each priced, the best.
+
+A split pays where the best schedule of the whole body leaves multiprocessors idle or is held up by
+what one block does in turn, so only bodies well above what their work and traffic alone take are
+tried. Chunk counts are the powers of two that give the device up to a few waves of blocks, and what
+fills it exactly. A length is a divisor of the extent where a suitable one is near, else a multiple
+of 64 with a shorter last chunk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nautile.extract.device import Device
+from nautile.extract.kernel import Part, Prediction
+from nautile.extract.priced import Priced
+from nautile.extract.roofline import price
+from nautile.extract.split import Outputs, Split, launches
+from nautile.terms import Axis
+
+__all__ = ["Divided", "best_split", "divided"]
+
+SLACK = 1.25  # times what work and traffic take alone: below it no split is tried
+WAVES = 8  # most blocks a multiprocessor that chunks may make
+SHORTEST = 64  # positions of a chunk
+ALIGNED = 16  # positions: what a vector load may need
+COARSE = 400  # tilings priced while lengths are compared
+NEAR = math.sqrt(2)  # how far a divisor may be from the count that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A body in several launches, each on its best schedule."""
+
+    split: Split
+    schedules: tuple[tuple[Part, Prediction], ...]
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all launches together."""
+        return sum(p.seconds for _, p in self.schedules)
+
+
+def best_split(
+    outputs: Outputs,
+    whole: Priced,
+    *,
+    numerics: str = "real",
+    known: Sequence[Split] | None = None,
+) -> Divided | None:
+    """The cheapest split of a body whose unsplit tilings are `whole`, if one is cheaper than all of
+    those; of the `known` ones alone, if they are given."""
+    device, most = whole.device, whole.best()
+    if not 2 * device.launch_seconds < most < math.inf or most < SLACK * _ideal(whole):
+        return None
+    rows = _splits(whole) if known is None else [[s] for s in known]
+    search = _Search(outputs, device, numerics)
+    best = min((search.best(row) for row in rows), key=search.seconds, default=None)
+    if best is None or search.seconds(best) >= most:
+        return None
+    made = divided(outputs, best, device, numerics=numerics)
+    return made if made is not None and made.seconds < most else None
+
+
+@dataclass(slots=True)
+class _Search:
+    """The seconds of splits, priced where they are asked for."""
+
+    outputs: Outputs
+    device: Device
+    numerics: str
+    known: dict[Split, float] = field(default_factory=dict)
+
+    def seconds(self, split: Split) -> float:
+        """About the seconds of the body in all its launches; inf where it cannot be split."""
+        if split not in self.known:
+            parts = launches(self.outputs, split, _Names())
+            coarse = (price(p, self.device, numerics=self.numerics, limit=COARSE) for p in parts)
+            self.known[split] = sum(c.best() for c in coarse) if parts else math.inf
+        return self.known[split]
+
+    def best(self, row: Sequence[Split]) -> Split:
+        """The best of splits in order of their chunks, downhill from the middle: more chunks fill
+        the device until their states cost more than they bring."""
+        at = len(row) // 2
+        for step in (1, -1):
+            while 0 <= at + step < len(row) and self._better(row[at + step], row[at]):
+                at += step
+        return row[at]
+
+    def _better(self, a: Split, b: Split) -> bool:
+        return self.seconds(a) < self.seconds(b) or math.isinf(self.seconds(b))
+
+
+def divided(
+    outputs: Outputs, split: Split, device: Device, *, numerics: str = "real"
+) -> Divided | None:
+    """The split body on its best schedules, or None where it has none."""
+    found: list[tuple[Part, Prediction]] = []
+    for launch in launches(outputs, split, _Names()):
+        ranked = price(launch, device, numerics=numerics).ranked(1)
+        if not ranked:
+            return None
+        found += ranked
+    return Divided(split, tuple(found)) if found else None
+
+
+class _Names:
+    """Names for states that are priced, not kept."""
+
+    def __init__(self) -> None:
+        self.count = itertools.count()
+
+    def __call__(self) -> str:
+        return f"~state{next(self.count)}"
+
+
+def _ideal(whole: Priced) -> float:
+    """What the work and the traffic of the thriftiest tilings take, each on an idle device."""
+    d, rates = whole.device, max(whole.device.tensor[whole.device.path].values())
+    fits = np.isfinite(whole.seconds)
+    needs = (
+        (whole.reads + whole.writes, d.memory_bandwidth),
+        (whole.tensor_flops, rates),
+        (whole.vector_flops, d.fp32),
+        (whole.special_ops, d.special),
+    )
+    return max((float(n[fits].min()) / rate for n, rate in needs), default=0.0)
+
+
+# ---- lengths -----------------------------------------------------------------------------------
+
+
+def _splits(whole: Priced) -> list[list[Split]]:
+    """Splits worth pricing, by their chunks: a row for each reduced axis that is long enough."""
+    fits = np.isfinite(whole.seconds)
+    fewest = int(whole.blocks[fits].min())
+    taken = int(whole.blocks[int(whole.seconds.argmin())])
+    rows = []
+    for axis in _axes(whole):
+        counts = _counts(axis, {fewest, taken}, whole.device.sms)
+        lengths = {_length(axis.extent, count) for count in counts}
+        row = [Split(axis, n) for n in sorted(lengths, reverse=True) if n < axis.extent]
+        rows += [row] if row else []
+    return rows
+
+
+def _axes(whole: Priced) -> list[Axis]:
+    first = {r.axis for r, k in whole.body.stage.items() if k == 0}  # type: ignore[attr-defined]
+    return [a for a in whole.body.reduced if a in first and 2 * SHORTEST <= a.extent < 2**31]
+
+
+def _counts(axis: Axis, blocks: Iterable[int], sms: int) -> list[int]:
+    """Chunk counts that give about a wave of blocks or a few."""
+    found: set[int] = set()
+    for own in blocks:
+        most = min(axis.extent // SHORTEST, WAVES * sms // own)
+        found |= {2**k for k in range(1, 31) if 2**k <= most}
+        found |= {n for k in (1, 2, 4) if 2 <= (n := k * sms // own) <= most}
+    return sorted(found)
+
+
+def _length(extent: int, count: int) -> int:
+    """The length of about `count` chunks."""
+    low, high = max(2, math.ceil(count / NEAR)), int(count * NEAR)
+    exact = [n for n in range(low, high + 1) if extent % n == 0 and extent // n % ALIGNED == 0]
+    if exact:
+        return extent // min(exact, key=lambda n: (abs(n - count), n))
+    unit = SHORTEST if extent > SHORTEST * count else ALIGNED
+    return -(-extent // (count * unit)) * unit
