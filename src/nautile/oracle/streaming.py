@@ -163,22 +163,22 @@ def _axis_first(value: Value, axis: Axis, rest: tuple[Axis, ...], n: int) -> Arr
 def _steps(
     state: Array, repair: Array, body: Array, offset: Array | None, *, whole: bool
 ) -> Iterator[Array]:
-    """The states of the stream. Where `whole` (only the last matters), a run of positions at which
-    every repair is 1 and nothing is offset is summed at once."""
-    joined = whole and offset is None
-    plain = (repair == 1).reshape(len(repair), -1).all(axis=1) if joined else np.zeros(len(repair))
+    """The states of the stream. A run of positions at which every repair is 1 is summed at once
+    (its last state alone, where `whole`: then only the last matters)."""
+    moved = body if offset is None else body + offset.astype(body.dtype, copy=False)
+    plain = (repair == 1).reshape(len(repair), -1).all(axis=1)
+    ends = [*np.flatnonzero(~plain), len(body)]
     j = 0
-    while j < len(body):
-        stop = j + 1
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        while j < len(body):
             if plain[j]:
-                while stop < len(body) and plain[stop]:
-                    stop += 1
-                state = state + body[j:stop].sum(axis=0)
+                stop = ends[np.searchsorted(ends, j)]
+                run = moved[j:stop]
+                sums = run.sum(axis=0)[None] if whole else np.add.accumulate(run, axis=0)
+                states, j = state + sums, stop
             else:
-                state = np.where(repair[j] == 0, 0.0, state * repair[j])
-                if offset is not None:
-                    state = state + offset[j]
-                state = state + body[j]
-        yield state
-        j = stop
+                r = repair[j].astype(body.dtype, copy=False)
+                states = (np.where(r == 0, body.dtype.type(0), state * r) + moved[j])[None]
+                j += 1
+            state = states[-1]
+            yield from states
