@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from nautile.extract.kernel import Kernel, Part, Plan
 from nautile.judge import from_json, judge
 from nautile.oracle import run
 from nautile.samples import decode, encode, values
-from nautile.terms import Buffer, Const, Load, Output, Program, Reduce, Term, apply, walk
+from nautile.terms import Buffer, Const, Index, Load, Output, Program, Reduce, Term, apply, walk
 
 from .plans import FREE, fused, is_apply, online, plan_of, program_of, replaced, stored
 
@@ -476,10 +477,37 @@ def test_what_is_no_real_number_is_compared_for_ordinary_inputs_alone() -> None:
     factored = fused(program_of(QUOTIENT.format(body="sum[m](x[n,m] * w[m]) / y[n]")))
     assert certify(source, factored).verdict == "pass"
     assert certify(source, factored, numerics="exact").verdict == "fail"
-    masked = "sum[m](exp({0} - max[k: M]({1})) * w[m])".format(
+    masked = "sum[m](exp({} - max[k: M]({})) * w[m])".format(
         "where(m < n, x[n,m], -inf)", "where(k < n, x[n,k], -inf)"
     )
     source = program_of(QUOTIENT.format(body=masked))
     zero = program_of(QUOTIENT.format(body=f"where(n == 0, 0.0, {masked})"))
     assert certify(source, fused(source)).verdict == "pass"
     assert certify(source, fused(zero)).verdict == "fail"
+
+
+def test_a_kernel_may_compute_anew_what_another_reads() -> None:
+    """The tensor is stored and read, so it is drawn for its reader, but not for its maker."""
+    program = program_of("""
+def f(x: f32[N,M], *, N=20, M=12) -> (f32[N], f32[N], f32[N]):
+    t[n] = sum[m](x[n,m])
+    u[n] = exp(t[n])
+    v[n] = t[n] * 2.0
+    return t, u, v
+""")
+    for factor, verdict in ((1.0, "pass"), (2.0, "fail")):
+        t, u, v = plan_of(*program.outputs).kernels
+        total = program.definitions[0].body
+        outputs = (
+            replace(t.outputs[0], term=total),
+            replace(u.outputs[0], term=apply("exp", apply("mul", total, Const(factor)))),
+        )
+        made = replace(t, parts=(replace(t.parts[0], outputs=outputs),))
+        axes = v.outputs[0].axes
+        double = apply("mul", Load(t.outputs[0].buffer, tuple(map(Index, axes))), Const(2.0))
+        last = replace(
+            v, parts=(replace(v.parts[0], outputs=(replace(v.outputs[0], term=double),)),)
+        )
+        plan = Plan((made, last), (), 0.0, 0.0, 0.0)
+        tiles = {k.name: (lower(k, k.parts[0]),) for k in plan.kernels}
+        assert certify(program, plan, tiles).verdict == verdict

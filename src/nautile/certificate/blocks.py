@@ -52,12 +52,23 @@ class _Share:
 
 
 def check_blocks(subject: Subject, tiles: Tiles) -> Iterator[Check]:
-    """One check for each kernel that has tile programs."""
+    """One check for each kernel that has tile programs. A kernel may compute what another stores
+    anew: where cuts do not hold, everything follows from the program's inputs."""
+    composed: Subject | None = None
     for kernel in subject.plan.kernels:
-        if kernel.name in tiles and any(_too_long(subject, p) for p in kernel.parts):
-            yield _check_terms(subject, kernel)
-        elif kernel.name in tiles:
-            yield _check_kernel(subject, kernel, tiles[kernel.name])
+        if kernel.name not in tiles:
+            continue
+        check = _check(subject, kernel, tiles[kernel.name])
+        if not check.passed and subject.cut:
+            composed = composed or subject.composed()
+            check = _check(composed, kernel, tiles[kernel.name])
+        yield check
+
+
+def _check(subject: Subject, kernel: Kernel, programs: Sequence[TileProgram]) -> Check:
+    if any(_too_long(subject, p) for p in kernel.parts):
+        return _check_terms(subject, kernel)
+    return _check_kernel(subject, kernel, programs)
 
 
 def _check_kernel(subject: Subject, kernel: Kernel, programs: Sequence[TileProgram]) -> Check:

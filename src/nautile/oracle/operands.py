@@ -19,7 +19,7 @@ from nautile.types import type_of
 __all__ = ["NARROW", "rounded", "stored_type"]
 
 Sum = TypeVar("Sum", Reduce, Online)
-NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
+NARROW = ("f8e5m2", "f8e4m3", "bf16", "f16")  # the coarsest first
 
 
 def stored_type(term: Term) -> str | None:
@@ -41,7 +41,8 @@ def rounded(term: Sum) -> Sum:
         body = body.body
     summed = frozenset(axes)
     operands = [p for p in _parts(body) if p.free & summed]
-    narrow = next((t for p in operands if (t := stored_type(p)) in NARROW), None)
+    held = {stored_type(p) for p in operands}
+    narrow = next((t for t in NARROW if t in held), None)
     if narrow is None or not _contracts(operands, summed):
         return term
     inside = _cast(body, summed, narrow)
