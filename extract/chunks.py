@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nautile.dtypes import DTYPES
 from nautile.extract.device import Device
+from nautile.extract.grouping import most_shared
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.priced import Priced
 from nautile.extract.roofline import price
@@ -121,11 +123,13 @@ class _Names:
 
 
 def _ideal(whole: Priced) -> float:
-    """What the work and the traffic of the thriftiest tilings take, each on an idle device."""
+    """What the work and the traffic of the thriftiest tilings take, each on an idle device, nothing
+    read twice."""
     d, rates = whole.device, max(whole.device.tensor[whole.device.path].values())
     fits = np.isfinite(whole.seconds)
+    once = sum(b.size * DTYPES[b.dtype].bytes for b in {x.buffer for x in whole.body.loads})
     needs = (
-        (whole.reads + whole.writes, d.memory_bandwidth),
+        (np.minimum(whole.reads, once) + whole.writes, d.memory_bandwidth),
         (whole.tensor_flops, rates),
         (whole.vector_flops, d.fp32),
         (whole.special_ops, d.special),
@@ -141,9 +145,10 @@ def _splits(whole: Priced) -> list[list[Split]]:
     fits = np.isfinite(whole.seconds)
     fewest = int(whole.blocks[fits].min())
     taken = int(whole.blocks[int(whole.seconds.argmin())])
+    grouped = max(1, fewest // most_shared(whole.body.outputs))
     rows = []
     for axis in _axes(whole):
-        counts = _counts(axis, {fewest, taken}, whole.device.sms)
+        counts = _counts(axis, {fewest, taken, grouped}, whole.device.sms)
         lengths = {_length(axis.extent, count) for count in counts}
         row = [Split(axis, n) for n in sorted(lengths, reverse=True) if n < axis.extent]
         rows += [row] if row else []

@@ -32,7 +32,7 @@ from nautile.terms import (
     walk,
 )
 
-__all__ = ["grouped"]
+__all__ = ["grouped", "most_shared"]
 
 Outputs = tuple[Output, ...]
 MOST_ROWS = 64
@@ -131,6 +131,11 @@ def grouped(stored: Outputs, readers: Outputs) -> tuple[Outputs, Outputs]:
         return t
 
     return made, tuple(Output(o.buffer, o.axes, transform(o.term, step)) for o in readers)
+
+
+def most_shared(outputs: Outputs) -> int:
+    """How many positions of one axis read the same, at most."""
+    return max(_shared(outputs).values(), default=1)
 
 
 def _placed(term: Term, own: Mapping[Axis, Term]) -> Term:

@@ -9,9 +9,11 @@ are measured (see the device profiles).
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
-from nautile.extract.body import Body, analyse
+from nautile.extract import fewrows
+from nautile.extract.body import Body, analyse, below
 from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
@@ -350,13 +352,39 @@ class _Pricing:
             "l2": l2 / d.l2_bandwidth / reach,
             "tensor": tensor * tail / self._company(resident),
             "fp32": 2 * vector / d.fp32 * tail,
+        few, alone = self._few_rows(), self._streaming(shared)
+        reach = np.where(few, alone.reach, reach)
             "special": special / d.special * tail,
         }
         stack = np.stack([demand[name] for name in RESOURCES])
         most = stack.max(0)
         seconds = most + OVERLAP * (stack.sum(0) - most)
-        seconds = seconds + d.launch_seconds + (1 + self._steps()) * waves * d.step_seconds
-        return np.where(fits, seconds, np.inf), demand
+        seconds = seconds + (1 + self._steps()) * waves * d.step_seconds
+        if few.any():
+            seconds = np.where(few, alone.seconds(demand), seconds)
+        return np.where(fits, seconds + d.launch_seconds, np.inf), demand
+
+    def _few_rows(self) -> npt.NDArray[np.bool_]:
+        """Whether a block is a chain of so few rows that one warp has them all."""
+        rows = [
+            product(c.rows if parts is c.left else c.columns, self.tiles, self.one)
+            for c in self.body.contractions.values()
+            for parts, _ in c.sides
+            if c.operand and any(reduces(t) for t in parts)
+        ]
+        return np.max(rows, axis=0) <= fewrows.ROWS if rows else self.one < 0
+
+    def _streaming(self, shared: Vector) -> fewrows.Streaming:
+        slot = self.one * 0
+        for load in self.body.loads:
+            moves = self.one < 0
+            for axis in load.free:
+                moves = moves | self.streamed.get(axis, moves)
+            width = DTYPES[load.buffer.dtype].bytes
+            operand = any(load in element_loads(c) for c in self.body.contractions.values())
+            slot = slot + np.where(moves & operand, elements(load, self.tiles, self.one) * width, 0)
+        steps = np.maximum(self._steps(), 1)
+        return fewrows.streaming(self.device, self.blocks, slot, shared - STAGES * slot, steps)
 
     def _beside(self, shared: Vector) -> Vector:
         """Blocks that a multiprocessor holds at a time, each with `shared` bytes."""
