@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
 from nautile.extract import fewrows
-from nautile.extract.body import Body, analyse, below
+from nautile.extract.body import Body, analyse
 from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
@@ -347,13 +347,13 @@ class _Pricing:
             reach = (
                 reach * np.minimum(1, 0.5 + 0.5 * flying / IN_FLIGHT) * _COVER[resident.astype(int)]
             )
+        few, alone = self._few_rows(), self._streaming(shared)
+        reach = np.where(few, alone.reach, reach)
         demand = {
             "dram": (dram / d.memory_bandwidth + self.ragged) / reach,
             "l2": l2 / d.l2_bandwidth / reach,
             "tensor": tensor * tail / self._company(resident),
             "fp32": 2 * vector / d.fp32 * tail,
-        few, alone = self._few_rows(), self._streaming(shared)
-        reach = np.where(few, alone.reach, reach)
             "special": special / d.special * tail,
         }
         stack = np.stack([demand[name] for name in RESOURCES])
