@@ -29,11 +29,24 @@ LN2 = 0.6931471805599453
 
 @dataclass(slots=True)
 class Level:
-    """One C++ scope: the axes that vary in it, its lines so far, the prefix of its temporaries."""
+    """One C++ scope: the axes that vary in it, its lines so far, the prefix of its temporaries.
+    Where `several` is not 0 its lines stand in a loop over that many `e`, which has ended when its
+    values are read: temporaries are arrays, `declared` before the loop."""
 
     axes: frozenset[Axis]
     lines: list[str] = field(default_factory=list)
     prefix: str = "t"
+    several: int = 0
+    declared: list[str] = field(default_factory=list)
+
+    def define(self, kind: str, name: str, value: str) -> str:
+        """Add a temporary; how it is spelled."""
+        if not self.several:
+            self.lines.append(f"const {kind} {name} = {value};")
+            return name
+        self.declared.append(f"{kind} {name}[{self.several}];")
+        self.lines.append(f"{name}[e] = {value};")
+        return f"{name}[e]"
 
 
 class Printer:
@@ -92,10 +105,8 @@ class Printer:
         if not text.startswith("("):
             return text
         level = self.levels[self.level(term)]
-        name = self.name(level.prefix)
         kind = carrier(dtype or self.dtype(term))
-        level.lines.append(f"const {CPP[kind]} {name} = {text[1:-1]};")
-        return name
+        return level.define(CPP[kind], self.name(level.prefix), text[1:-1])
 
     def dtype(self, term: Term) -> str:
         """The term's type, remembered."""
@@ -140,9 +151,8 @@ class Printer:
 
     def _hoist(self, node: Term, spelled: str) -> str:
         level = self.levels[self.level(node)]
-        name = self.name(level.prefix)
         kind = CPP[carrier(self.dtype(node))]
-        level.lines.append(f"const {kind} {name} = {spelled[1:-1]};")
+        name = level.define(kind, self.name(level.prefix), spelled[1:-1])
         self._memo[node] = name
         return name
 

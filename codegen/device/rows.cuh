@@ -193,3 +193,19 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
   }
   return s;
 }
+
+// partial states of GROUPS groups of LANES threads merged in shared memory, which has a slot for each
+// thread and is used once; every group gets the results of its lanes.
+template <int GROUPS, int LANES, class S, class F> NT_DEV S nt_meet(S s, F merge, S* shared) {
+  shared[threadIdx.x] = s;
+  #pragma unroll
+  for (int n = GROUPS / 2; n > 0; n /= 2) {
+    __syncthreads();
+    if (threadIdx.x < n * LANES) {
+      s = merge(s, shared[threadIdx.x + n * LANES]);
+      shared[threadIdx.x] = s;
+    }
+  }
+  __syncthreads();
+  return shared[threadIdx.x % LANES];
+}

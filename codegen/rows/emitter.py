@@ -21,6 +21,7 @@ from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.merging import merge_function
 from nautile.codegen.rows.reading import CHUNK, Reader, row_dependent
 from nautile.codegen.rows.states import declared, fields, moved, state_type, update
+from nautile.codegen.rows.strided import emit_strided
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
 from nautile.codegen.source import CudaKernel
@@ -40,6 +41,8 @@ def emit_rows(program: RowProgram, name: str, precise: bool) -> CudaKernel:
     cross = cross_axis(program)
     if cross is not None:
         return emit_transposed(program, cross, name, precise)
+    if program.lane is not None:
+        return emit_strided(program, program.lane, name, precise)
     return _Emitter.of(program, name, precise).kernel()
 
 
@@ -141,7 +144,7 @@ class _Emitter(Reader):
             self.depth -= 1
             self.put("}")
         self.running = frozenset()
-        self.printer.close(1)
+        self.printer.close(1 if g.resident else 0)
         self._merge(number, step)
 
     def _declare(self, step: Pass) -> None:

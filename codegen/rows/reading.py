@@ -51,6 +51,10 @@ class Reader:
         self.put(*lines)
         lines.clear()
 
+    def at(self, tile: Tile) -> str:
+        """Which of a fold's results: a thread has one."""
+        return ""
+
     def leaf(self, term: Term) -> str:
         if isinstance(term, Index):
             return f"i_{identifier(term.axis.name)}"

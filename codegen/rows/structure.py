@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 
+from nautile.codegen.rows.accesses import split_axis
 from nautile.codegen.tile import (
     Fold,
     Loop,
@@ -22,9 +24,10 @@ from nautile.codegen.tile import (
     Write,
     walk_statements,
 )
+from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Index, Term, transform, walk
 
-__all__ = ["Pass", "RowProgram", "as_rows", "strided"]
+__all__ = ["Pass", "RowProgram", "as_rows", "lane_axis", "strided"]
 
 
 @dataclass(slots=True)
@@ -43,7 +46,8 @@ class Pass:
 
 @dataclass(slots=True)
 class RowProgram:
-    """`passes[k]`, then the row values of `stores[k]`; stores[0] come before every pass."""
+    """`passes[k]`, then the row values of `stores[k]`; stores[0] come before every pass. `lane` is
+    the row axis that memory runs along, where that is not the column."""
 
     program: TileProgram
     column: Axis
@@ -52,6 +56,7 @@ class RowProgram:
     maps: dict[str, Map]
     passes: list[Pass]
     stores: list[list[Write]]
+    lane: Axis | None = None
 
     def expand(self, term: Term) -> Term:
         """The term over Reads and folds alone: Maps are replaced by what they compute."""
@@ -82,10 +87,12 @@ def as_rows(program: TileProgram) -> RowProgram | None:
     if not all(a == column or a in rows for t in _tiles(statements) for a in t):
         return None
     reads = {s.target.name: s for s in statements if isinstance(s, Read)}
-    if any(isinstance(s, Fold) for s in statements) and strided(reads.values(), column):
-        return None
     maps = {s.target.name: s for s in statements if isinstance(s, Map)}
     found = RowProgram(program, column, rows, reads, maps, [], [[]])
+    if any(isinstance(s, Fold) for s in statements):
+        found.lane = lane_axis(found)
+        if found.lane is None and strided(reads.values(), column):
+            return None
     _schedule(found)
     return found
 
@@ -94,6 +101,25 @@ def strided(reads: Iterable[Read], axis: Axis) -> bool:
     """Whether memory runs along other axes wherever elements along `axis` are read."""
     last = [r.coordinates[-1].free for r in reads if axis in r.target.axes]
     return bool(last) and all(free and axis not in free for free in last)
+
+
+def lane_axis(rows: RowProgram) -> Axis | None:
+    """The row axis along which most of what is read along the column is contiguous; None where that
+    is the column itself, or no axis."""
+    found: dict[Axis, int] = {}
+    for read in rows.reads.values():
+        coordinates = tuple(rows.expand(c) for c in read.coordinates)
+        axes = frozenset[Axis]().union(*(c.free for c in coordinates))
+        if rows.column not in axes:
+            continue
+        touched = prod(a.extent for a in axes) * DTYPES[read.buffer.dtype].bytes
+        outer = frozenset[Axis]().union(*(c.free for c in coordinates[:-1]))
+        for axis in sorted(axes - outer):
+            split = split_axis(coordinates[-1], axis)
+            if split is not None and split[0] == 1:
+                found[axis] = found.get(axis, 0) + touched
+    best = max(found, key=lambda a: (found[a], a == rows.column), default=None)
+    return best if best != rows.column and best in rows.rows else None
 
 
 def _tiles(statements: list[Statement]) -> Iterator[tuple[Axis, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sample_kernels import INF, ax, kernel, load, op, out
+from sample_kernels import INF, ax, columns, kernel, load, op, out
 
 from nautile.extract.kernel import Kernel
 from nautile.terms import Axis, Before, Const, Index, Online, Reduce, Running, Term
@@ -142,24 +142,105 @@ def logsumexp_of_rows(n: int = 7, c: int = 140) -> Kernel:
     )
 
 
+def along_middle(n: int, c: int, e: int, dtype: str = "f32", stream: int = 0) -> Kernel:
+    """A softmax over the middle axis of a tensor."""
+    i, j, v = ax("n", n), ax("c", c), ax("e", e)
+    x = load("x", i, j, v, dtype=dtype)
+    m = Reduce("max", j, x)
+    p = op("exp", op("sub", x, m))
+    term = op("div", p, Reduce("sum", j, p))
+    tiles = {i: 1, j: stream or c, v: min(e, 32)}
+    return kernel("middle", [out("y", (i, j, v), term, dtype)], tiles, (j,) if stream else ())
+
+
+def middle_moments(n: int, c: int, e: int, dtype: str = "bf16") -> Kernel:
+    """Mean and variance over the middle axis, as a batch normalisation has them."""
+    i, j, v = ax("n", n), ax("c", c), ax("e", e)
+    _, total, squares = moments(load("x", i, j, v, dtype=dtype), j)
+    outputs = [
+        out("mu", (i, v), op("div", total, c), "f32"),
+        out("var", (v, i), op("div", squares, c), "f32"),
+    ]
+    return kernel("middlevar", outputs, {i: 1, j: 16, v: min(e, 32)}, (j,))
+
+
+def merged_attention(n: int = 5, p: int = 9, e: int = 32, dtype: str = "bf16") -> Kernel:
+    """Partial states of a split attention, the chunk before the contiguous axis, merged."""
+    i, c, v = ax("n", n), ax("p", p), ax("e", e)
+    top, weight = load("top", i, c, dtype="f32"), load("weight", i, c, dtype="f32")
+    m = Reduce("max", c, top)
+    r = op("exp", op("sub", top, m))
+
+    def merged(state: Term) -> Term:
+        return Reduce("sum", c, op("where", op("eq", r, 0.0), 0.0, op("mul", state, r)))
+
+    term = op("div", merged(load("part", i, c, v, dtype="f32")), merged(weight))
+    outputs = [
+        out("o", (i, v), term, dtype),
+        out("lse", (i,), op("add", m, op("log", merged(weight))), "f32"),
+    ]
+    return kernel("merged", outputs, {i: 1, c: p, v: e})
+
+
+def merged_places(n: int = 5, p: int = 9, e: int = 40) -> Kernel:
+    """Partial states of a split argmax: the place in the first chunk that holds the extreme."""
+    i, c, v = ax("n", n), ax("p", p), ax("e", e)
+    best = load("best", i, c, v, dtype="f32")
+    first = Reduce("argmax", c, op("round", best))
+    here = op("eq", Index(c), first)
+    term = Reduce("sum", c, op("where", here, load("place", i, c, v, dtype="i32"), 0))
+    return kernel("places", [out("y", (i, v), term, "i32")], {i: 1, c: p, v: e})
+
+
+def middle_product(n: int = 4, c: int = 50, e: int = 24) -> Kernel:
+    """An affine carrier whose weights do not vary along the lanes."""
+    i, j, v = ax("n", n), ax("c", c), ax("e", e)
+    x, w = load("x", i, j, v, dtype="f32"), load("w", i, j, dtype="f32")
+    biased = op("add", op("mul", x, load("s", v, dtype="f32")), load("b", i, dtype="f32"))
+    return kernel(
+        "lanes", [out("y", (i, v), mixed_moment(w, biased, j), "f32")], {i: 1, j: 16, v: 8}, (j,)
+    )
+
+
+LANES: dict[str, Callable[[], Kernel]] = {
+    "middle": lambda: along_middle(3, 20, 48),
+    "middle_odd": lambda: along_middle(3, 37, 35, "bf16"),
+    "middle_three": lambda: along_middle(5, 66, 3),
+    "middle_wide": lambda: along_middle(2, 9, 512, "bf16"),
+    "middle_streamed": lambda: along_middle(2, 700, 64, "bf16", stream=64),
+    "moments": lambda: middle_moments(2, 150, 64),
+    "moments_odd": lambda: middle_moments(3, 37, 21, "f16"),
+    "moments_long": lambda: middle_moments(1, 9000, 6, "f32"),
+    "moments_one": lambda: middle_moments(1, 1, 40, "f32"),
+    "moments_filled": lambda: middle_moments(2, 60, 160),
+    "middle_filled": lambda: along_middle(3, 40, 96, "f16", stream=16),
+    "merged_filled": lambda: merged_attention(40, 12, 32),
+    "merged": merged_attention,
+    "merged_two": lambda: merged_attention(30, 2, 128),
+    "merged_many": lambda: merged_attention(2, 256, 128, "f32"),
+    "places": merged_places,
+    "lanes": middle_product,
+    "columns": lambda: columns(300, 130),
+}
+
 ONLINE: dict[str, Callable[[], Kernel]] = {
     "variance": variance,
     "variance_far": lambda: variance(mean=1000.0),
     "variance_short": lambda: variance(n=40, c=5),
     "variance_one": lambda: variance(n=40, c=1),
     "variance_wide": lambda: variance(n=3, c=5000, dtype="bf16"),
-    "variance_long": lambda: variance(n=2, c=70000, dtype="bf16"),
+    "variance_long": lambda: variance(n=2, c=30000),
     "standardised": standardised,
     "standardised_f32": lambda: standardised(c=2048, dtype="f32"),
     "standardised_long": lambda: standardised(n=2, c=40960, dtype="f32"),
     "masked_variance": masked_variance,
     "covariance": covariance,
-    "covariance_long": lambda: covariance(n=2, c=50000),
+    "covariance_long": lambda: covariance(n=1, c=16004),
     "weighted_moment": weighted_moment,
-    "weighted_moment_long": lambda: weighted_moment(n=2, c=50000),
+    "weighted_moment_long": lambda: weighted_moment(n=1, c=16004),
     "at_maximum": at_extreme,
     "at_minimum": lambda: at_extreme(monoid="argmin"),
-    "at_maximum_long": lambda: at_extreme(n=2, c=50000, ties=False),
+    "at_maximum_long": lambda: at_extreme(n=1, c=33000, ties=False),
     "moved_product": moved_product,
     "logsumexp_of_rows": logsumexp_of_rows,
 }
