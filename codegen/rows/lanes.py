@@ -34,7 +34,8 @@ _SHARED = 40 * 1024
 class LaneGeometry:
     """A thread has `width` results side by side and `held` positions of the column at a time;
     `groups` of `lanes` threads share a block's results. `places` counts the threads that all
-    results take (one group); `resident` columns are read once."""
+    results take (one group), `registers` what a thread has read and summed; `resident` columns are
+    read once."""
 
     width: int
     lanes: int
@@ -42,6 +43,14 @@ class LaneGeometry:
     held: int
     places: int
     extent: int
+    registers: int
+
+    @property
+    def bounds(self) -> str:
+        """Launch bounds: half of a multiprocessor's threads where what one holds leaves the
+        compiler room for that, else a quarter."""
+        wanted = 1024 if self.registers <= 32 else 512
+        return f"{self.threads}, {max(1, wanted // self.threads)}"
 
     @property
     def threads(self) -> int:
@@ -77,7 +86,8 @@ def lane_geometry(rows: RowProgram, lane: Axis, accesses: Mapping[str, Access]) 
     most = max(1, min(_HELD, _WORDS // max(1, words)))
     share = -(-extent // groups)
     held = -(-share // -(-share // most))
-    return LaneGeometry(width, lanes, groups, held, places, extent)
+    registers = words * held + _state_bytes(folds, lane, width) // 4
+    return LaneGeometry(width, lanes, groups, held, places, extent, registers)
 
 
 def _width(lane: Axis, results: int, streams: list[Access], folds: list[Fold]) -> int:

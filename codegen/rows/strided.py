@@ -138,7 +138,7 @@ class _Emitter:
         g, name = self.shape, identifier(self.name)
         text = [
             *comment(self.rows.program),
-            f'extern "C" __global__ void __launch_bounds__({g.threads}) {name}(',
+            f'extern "C" __global__ void __launch_bounds__({g.bounds}) {name}(',
             f"    {parameters(inputs, outputs)}) {{",
             *self.body,
             "}",
