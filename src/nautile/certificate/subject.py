@@ -19,7 +19,21 @@ from nautile.extract.kernel import Plan
 from nautile.inline import Definitions
 from nautile.oracle import Answers, Fetch, lazy
 from nautile.oracle.scope import BUDGET
-from nautile.terms import Axis, Buffer, Cast, Definition, Output, Program, Term, buffers, walk
+from nautile.terms import (
+    Axis,
+    Buffer,
+    Cast,
+    Definition,
+    Online,
+    Output,
+    Program,
+    Running,
+    Term,
+    buffers,
+    reduce_,
+    transform,
+    walk,
+)
 from nautile.types import type_of
 
 __all__ = ["Side", "Subject", "Target", "stored_term", "subject_of"]
@@ -78,7 +92,8 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class Target:
     """One tensor that a kernel stores: the source's term for it (over `axes`; the plan's own term
-    where the source has no name for it), and the plan's output."""
+    where the source has no name for it, online sums as the sums that they come to), and the plan's
+    output."""
 
     kernel: str
     axes: tuple[Axis, ...]
@@ -189,7 +204,22 @@ def _target(kernel: str, output: Output, known: Definitions) -> Target:
     name = output.buffer.name
     if name in known and tuple(a.extent for a in known[name][0]) == output.buffer.shape:
         return Target(kernel, known[name][0], known[name][1], output, True)
-    return Target(kernel, output.axes, output.term, output, False)
+    return Target(kernel, output.axes, _settled(output.term), output, False)
+
+
+def _settled(root: Term) -> Term:
+    """What an online sum comes to: the sum with final values for running ones. It rounds as
+    products of tensor cores in a pass of their own do, however long the blocks of a stream are."""
+
+    def step(term: Term) -> Term:
+        match term:
+            case Running(reduction):
+                return reduction
+            case Online(axis, _, body):
+                return reduce_("sum", axis, body)
+        return term
+
+    return transform(root, step)
 
 
 def stored_term(output: Output) -> Term:
