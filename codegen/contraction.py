@@ -16,7 +16,7 @@ from math import prod
 
 from nautile.codegen.types import dtype_of
 from nautile.dtypes import DTYPES
-from nautile.terms import Apply, Axis, Const, Online, Reduce, Term, apply
+from nautile.terms import Apply, Axis, Const, Online, Reduce, Term, apply, walk
 
 __all__ = ["Contraction", "contraction", "factor_out", "peel"]
 
@@ -82,15 +82,17 @@ def contraction(
     rounding: bool = True,
     *,
     lone: bool = False,
+    folded: frozenset[Term] = frozenset(),
 ) -> Contraction | None:
     """The reduction as a contraction, or None where it is not one. `rounding` lets an f32 operand
     be rounded to the narrow type of the other. With `lone`, one operand may be a single row: have
-    no axis of its own but such of one position."""
+    no axis of its own but such of one position. Factors that may join either operand join the one
+    that holds a load of `folded`: it is formed in registers, and the other may be copied."""
     if not isinstance(root, Online) and not (isinstance(root, Reduce) and root.monoid == "sum"):
         return None
     axes, body = peel(root, streams)
     whole = _take_apart(body)
-    split = _best_split(whole, frozenset(axes), tiles, lone)
+    split = _best_split(whole, frozenset(axes), tiles, lone, folded)
     if split is None:
         return None
     left, right = split
@@ -153,7 +155,11 @@ def _take_apart(body: Term) -> _Product:
 
 
 def _best_split(
-    whole: _Product, axes: frozenset[Axis], tiles: Mapping[Axis, int], lone: bool = False
+    whole: _Product,
+    axes: frozenset[Axis],
+    tiles: Mapping[Axis, int],
+    lone: bool = False,
+    folded: frozenset[Term] = frozenset(),
 ) -> tuple[_Product, _Product] | None:
     """The two operands whose tiles are smallest, first the one whose factor stands first."""
     inner = [part for part in whole.parts if part[1].free & axes]
@@ -161,7 +167,7 @@ def _best_split(
         return None
     best: tuple[float, tuple[_Product, _Product]] | None = None
     for pair in _splits(inner):
-        size = _size(*pair, axes, tiles, lone)
+        size = _size(*pair, axes, tiles, lone, folded)
         if size is not None and (best is None or size < best[0]):
             best = size, pair
     return best[1] if best else None
@@ -177,7 +183,12 @@ def _splits(parts: list[tuple[str, Term]]) -> Iterator[tuple[_Product, _Product]
 
 
 def _size(
-    left: _Product, right: _Product, axes: frozenset[Axis], tiles: Mapping[Axis, int], lone: bool
+    left: _Product,
+    right: _Product,
+    axes: frozenset[Axis],
+    tiles: Mapping[Axis, int],
+    lone: bool,
+    folded: frozenset[Term],
 ) -> float | None:
     """Elements of both operands' tiles (those that must be computed weigh a little more), or None
     where the split makes no contraction."""
@@ -185,9 +196,18 @@ def _size(
     own = [any(x.extent > 1 for x in only) for only in (a - b, b - a)]
     if not (axes <= a and axes <= b and (any(own) if lone else all(own))):
         return None
-    weights = [1.0 if len(side.parts) == 1 else 1.01 for side in (left, right)]
+    weights = [_weight(side, folded) for side in (left, right)]
     sizes = [prod(tiles.get(x, x.extent) for x in free) for free in (a, b)]
     return sum(w * s for w, s in zip(weights, sizes, strict=True))
+
+
+def _weight(side: _Product, folded: frozenset[Term]) -> float:
+    """What an element of the operand costs, 1 where it is copied: then its type may also be the
+    other operand's."""
+    if len(side.parts) == 1 and dtype_of(side.parts[0][1]) != "f32":
+        return 1.0
+    inside = walk(*(term for _, term in side.parts))
+    return 0.5 if len(side.parts) > 1 and not folded.isdisjoint(inside) else 1.01
 
 
 def _free(side: _Product) -> frozenset[Axis]:

@@ -89,6 +89,7 @@ class _Lowering:
     plans: dict[Reduction, Contraction | None] = field(default_factory=dict)
     roots: set[Term] = field(default_factory=set)
     befores: set[Term] = field(default_factory=set)
+    folded: frozenset[Term] = frozenset()
     levels: dict[tuple[Term, Axes], int] = field(default_factory=dict)
     started: set[tuple[Axes, Axis, int]] = field(default_factory=set)
     axes: dict[Term, Axes] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class _Lowering:
         self = cls(name, outputs, tiles, part.streams, grid, tuple(used), rounding)
         self._check()
         self.befores.update(t.reduction for t in walk(*terms) if isinstance(t, Before))
+        self.folded = self._folds(terms)
         self._plan(terms)
         return self
 
@@ -155,10 +157,23 @@ class _Lowering:
                     self.roots.update(needed)
                     pending += needed
 
+    def _folds(self, terms: list[Term]) -> frozenset[Term]:
+        """The loads that reductions fold which are no contractions."""
+        found: set[Term] = set()
+        for root in walk(*terms):
+            if not isinstance(root, (Reduce, Online)):
+                continue
+            if contraction(root, frozenset(self.streams), self.tiles, self.rounding) is None:
+                inside = walk(root.body)
+                found.update(t for t in inside if isinstance(t, Load) and root.axis in t.free)
+        return frozenset(found)
+
     def _operands(self, term: Reduction) -> list[Term]:
         """The terms that the reduction's statement reads."""
         streams = frozenset(self.streams)
-        plan = contraction(term, streams, self.tiles, self.rounding, lone=self.lone)
+        plan = contraction(
+            term, streams, self.tiles, self.rounding, lone=self.lone, folded=self.folded
+        )
         if term in self.befores or (self.lone and plan and plan.operand not in TENSOR):
             plan = None
         self.plans[term] = plan

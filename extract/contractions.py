@@ -256,7 +256,7 @@ def _size(
     own = [any(x.extent > 1 for x in only) for only in (a - b, b - a)]
     if not (any(own) if lone else all(own)):
         return None
-    weights = [1.0 if len(side) == 1 else 1.01 for side in (left, right)]
+    weights = [1.0 if len(side) == 1 and _type(side) != "f32" else 1.01 for side in (left, right)]
     return sum(w * math.prod(x.extent for x in f) for w, f in zip(weights, (a, b), strict=True))
 
 

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nautile.extract.classes import Classes
-from nautile.extract.contractions import contracts
+from nautile.extract.contractions import contracts, lone_row
 from nautile.snapshot import Node, term_of
 from nautile.terms import Axis, Online, Reduce, Term
 
 __all__ = ["Partial", "combine", "leaf", "stored"]
 
 LARGEST = 240  # classes of one body
-TENSOR, FMA, FOLD = 1, 2, 4
+TENSOR, FMA, FOLD, ROW = 1, 2, 4, 8  # ROW: a row times a matrix, which a chain alone may need
 UNROUNDED = frozenset(
     ("neg", "abs", "where", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
 )
@@ -33,8 +33,9 @@ UNROUNDED = frozenset(
 class Partial:
     """See the module's docstring. `need` counts finished passes by axis; `producers` is what
     storing the needs takes, every kernel counted once. `kinds` tells what sort of reductions stand
-    inside: a body that holds a tensor contraction may hold no other contraction, nor a fold of
-    what no contraction made (the tensor path has no place for it)."""
+    inside, `folded` the axes of folds of what no contraction made and `depths` the axes of tensor
+    contractions: a body that holds a tensor contraction may hold no other contraction, and such
+    folds along its depth alone, beside it (the tensor path has no other place for them)."""
 
     root: int
     term: Term
@@ -47,6 +48,8 @@ class Partial:
     own_resident: float = 0.0
     producers: float = 0.0
     kinds: int = 0
+    folded: frozenset[Axis] = frozenset()
+    depths: frozenset[Axis] = frozenset()
 
     @property
     def passes(self) -> int:
@@ -89,22 +92,34 @@ def combine(
         return None
     need, follows = step
     term = term_of(node, tuple(p.term for p in below))
-    kinds = _kinds(term, below, classes.numerics)
-    if kinds & TENSOR and kinds & (FMA | FOLD):
-        return None
-    return _finish(Partial(root, term, choice, needs, need, follows, work, kinds=kinds))
+    partial = Partial(root, term, choice, needs, need, follows, work)
+    return _finish(partial) if _sorted(partial, below, classes.numerics) else None
 
 
-def _kinds(term: Term, below: list[Partial], numerics: str) -> int:
-    kinds = 0
+def _sorted(partial: Partial, below: list[Partial], numerics: str) -> bool:
+    """Set what reductions stand inside; whether one kernel has a place for all of them."""
+    term = partial.term
     for part in below:
-        kinds |= part.kinds
-    if not isinstance(term, (Reduce, Online)):
-        return kinds
-    operand = contracts(term, numerics)
-    if operand is None:
-        return kinds if kinds & (TENSOR | FMA) else kinds | FOLD
-    return kinds | (TENSOR if operand else FMA)
+        partial.kinds |= part.kinds
+        partial.folded |= part.folded
+        partial.depths |= part.depths
+    if isinstance(term, (Reduce, Online)):
+        operand, lone = contracts(term, numerics), lone_row(term, numerics)
+        if operand is not None:
+            if operand and partial.kinds & (FOLD | ROW):
+                return False
+            partial.kinds |= TENSOR if operand else FMA
+            partial.depths |= {term.axis} if operand else set()
+        elif lone == "chain" and partial.kinds == ROW:
+            partial.kinds, partial.depths = TENSOR, partial.depths | {term.axis}
+        elif lone == "row" and not partial.kinds:
+            partial.kinds = ROW
+        elif not partial.kinds & (TENSOR | FMA | ROW):
+            partial.kinds |= FOLD
+            partial.folded |= {term.axis}
+    if not partial.kinds & TENSOR:
+        return True
+    return not partial.kinds & FMA and partial.folded <= partial.depths
 
 
 def _merge(

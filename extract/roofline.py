@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
 from nautile.extract import fewrows
-from nautile.extract.body import Body, analyse
+from nautile.extract.body import Body, analyse, below
 from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.masks import Mask, alive, pass_mask
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
-from nautile.extract.shapes import PORTABLE_SHARED, is_chain
+from nautile.extract.shapes import PORTABLE_SHARED, depth_folds, is_chain
 from nautile.extract.tilings import tilings
 from nautile.extract.work import operation_cost
 from nautile.terms import Axis, Buffer, Index, Load, Online, Output, Reduce, Term
@@ -35,6 +35,7 @@ THREADS = 256
 SECTOR = 32  # bytes of the smallest memory transaction
 LINE = 128  # bytes of a cache line
 PROLOGUE = 0.85  # rate of a contraction with an operand that is computed from loads
+DEPTH_FOLD = 2  # operations for one beside a contraction: unpacked, and again in each warp column
 RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
 IN_FLIGHT = 16384  # bytes that a multiprocessor must have under way to hide memory latency
@@ -74,6 +75,8 @@ class _Pricing:
             self.blocks = self.blocks * self.count[axis]
         self.kept = self._kept()
         self.tensor = any(c.operand for c in body.contractions.values())
+        folds = depth_folds(body) if self.tensor else []
+        self.beside = frozenset(folds) | _deep(body, folds)
         self.fused = self.one * 0  # multiply-adds that count as two flops but one instruction
         self.ragged = self.one * 0  # seconds lost to short runs of memory
 
@@ -149,6 +152,8 @@ class _Pricing:
                 seconds, flops, vector = seconds + time, flops + work, vector + fma
             else:
                 v, s = operation_cost(term)
+                if term in self.beside:
+                    v, s = DEPTH_FOLD * v, DEPTH_FOLD * s
                 if v or s:
                     times = self._padded(_walked(term), self.body.running[term]) * self._within(
                         term
@@ -417,6 +422,21 @@ def _axis(term: Term) -> Axis:
 def _walked(term: Term) -> frozenset[Axis]:
     """The axes over which the term's own operation runs."""
     return term.free | {term.axis} if isinstance(term, (Reduce, Online)) else term.free
+
+
+def _deep(body: Body, folds: list[Term]) -> frozenset[Term]:
+    """What the folds beside contractions combine: the terms over their axis that nothing else of
+    the kernel needs."""
+    wanted: set[Term] = set()
+    for root in folds:
+        assert isinstance(root, (Reduce, Online))
+        stack = [root.body]
+        while stack:
+            term = stack.pop()
+            if term not in wanted and root.axis in term.free:
+                wanted.add(term)
+                stack += below(term)
+    return frozenset(wanted)
 
 
 def _computed(parts: tuple[Term, ...]) -> bool:

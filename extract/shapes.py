@@ -4,8 +4,9 @@ The limits are those of the portable emitter: all contractions of a part share a
 256 accumulator columns for 128 rows; where a contraction's operand is computed from another's
 result (a chain), or something else folds a contraction's columns, warps divide the rows alone and a
 thread holds, for each 16 rows, half of all accumulator columns and a quarter of each packed
-operand's. A reduction beside the contractions must fold what a contraction made, and every output
-be computed from one.
+operand's. A reduction beside the contractions must fold what a contraction made, or be a fold of
+what a row has along a contracted axis, in the contraction's own pass (a norm before it). Every
+output must be computed from a contraction.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.footprint import Vector
 from nautile.terms import Axis, Online, Reduce, Term
 
-__all__ = ["PORTABLE_SHARED", "is_chain", "tensor_shapes"]
+__all__ = ["PORTABLE_SHARED", "depth_folds", "is_chain", "tensor_shapes"]
 
 PORTABLE_SHARED = 101_376  # bytes of shared memory a block: runs on every card from sm_80 on
 ACCUMULATORS = 128 * 32 * 8  # a thread's 128, in eight warps
 CHAIN_REGISTERS = 232
 WARPS = 8
+DEPTH_FOLDS = ("sum", "max", "min", "prod")
 Mask = npt.NDArray[np.bool_]
 
 
@@ -37,20 +39,24 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
         return none
     if not all(_made(o.term, body.contractions) for o in body.outputs):
         return none
-    row = _row_axis(tensor, tiles)
-    if row is None:
-        return none
-    rows = tiles[row]
+    folds = depth_folds(body)
+    row = _row_axis(tensor, folds, tiles)
+    if row is None and all(c.rows and c.columns for c in tensor):
+        return none  # where one operand is a row that no axis names, the block has that row
+    rows = np.ones(len(one)) if row is None else tiles[row]
+    alone = np.ones(len(one), dtype=bool)
+    for root in folds:
+        alone &= _product(root.free - {row}, tiles, one) == 1
     widths, packed = np.zeros(len(one)), np.zeros(len(one))
     for c in tensor:
-        own = c.columns if row in c.rows else c.rows
+        own = c.rows | c.columns if row is None else c.columns if row in c.rows else c.rows
         widths = widths + _padded(_product(own, tiles, one))
         if any(reduces(t) for parts, _ in c.sides for t in parts):
             packed = packed + _product(frozenset(c.axes), tiles, one)
     if not is_chain(body):
-        return rows * widths <= ACCUMULATORS
+        return alone & (rows * widths <= ACCUMULATORS)
     fragments = np.maximum(1, np.ceil(rows / (16 * WARPS)))
-    return (fragments <= 2) & (fragments * (widths / 2 + packed / 4) <= CHAIN_REGISTERS)
+    return alone & (fragments <= 2) & (fragments * (widths / 2 + packed / 4) <= CHAIN_REGISTERS)
 
 
 def is_chain(body: Body) -> bool:
@@ -58,16 +64,43 @@ def is_chain(body: Body) -> bool:
     computed = any(
         reduces(t) for c in body.contractions.values() for parts, _ in c.sides for t in parts
     )
-    return computed or any(r not in body.contractions for r in _reductions(body))
+    others = [r for r in _reductions(body) if r not in body.contractions]
+    return computed or len(others) > len(depth_folds(body))
 
 
 def _reductions(body: Body) -> list[Term]:
     return [r for r in body.stage if r not in body.free]
 
 
+def depth_folds(body: Body) -> list[Term]:
+    """The folds beside a contraction, along its depth and in its pass, of what no reduction made
+    (running values apart)."""
+    steps = {
+        (axis, body.stage[c.root])
+        for c in body.contractions.values()
+        if c.operand
+        for axis in c.axes
+    }
+    return [
+        root
+        for root in _reductions(body)
+        if root not in body.contractions
+        and isinstance(root, (Reduce, Online))
+        and _monoid(root) in DEPTH_FOLDS
+        and (root.axis, body.stage[root]) in steps
+        and not any(reduces(t) for t in below(root))
+    ]
+
+
+def _monoid(root: Reduce | Online) -> str:
+    return root.monoid if isinstance(root, Reduce) else "sum"
+
+
 def _folds_made(body: Body) -> bool:
-    """Whether every reduction beside the contractions folds what a contraction made."""
-    others = [r for r in _reductions(body) if r not in body.contractions]
+    """Whether every reduction beside the contractions folds what a contraction made, or along the
+    depth of one."""
+    beside = depth_folds(body)
+    others = [r for r in _reductions(body) if r not in body.contractions and r not in beside]
     return all(_holds(root, body.contractions) for root in others)
 
 
@@ -89,8 +122,11 @@ def _made(root: Term, contractions: Mapping[Term, Contraction]) -> bool:
     return False
 
 
-def _row_axis(tensor: list[Contraction], tiles: Mapping[Axis, Vector]) -> Axis | None:
-    """The axis that every contraction has on one side alone, on the computed side if one is."""
+def _row_axis(
+    tensor: list[Contraction], folds: list[Term], tiles: Mapping[Axis, Vector]
+) -> Axis | None:
+    """The axis that every contraction has on one side alone, on the computed side if one is, and
+    every fold along a depth has."""
     choices: frozenset[Axis] | None = None
     for c in tensor:
         own = c.rows | c.columns
@@ -98,6 +134,8 @@ def _row_axis(tensor: list[Contraction], tiles: Mapping[Axis, Vector]) -> Axis |
             if any(reduces(t) for t in parts):
                 own = c.rows if parts is c.left else c.columns
         choices = own if choices is None else choices & own
+    for root in folds:
+        choices = (choices or frozenset()) & root.free
     folded = {c.root.axis for c in tensor if isinstance(c.root, (Reduce, Online))}
     found = sorted(a for a in choices or () if a in tiles and a not in folded)
     return max(found, key=lambda a: (float(tiles[a].max()), a), default=None)

@@ -204,7 +204,7 @@ class _Planner:
     def _body(self, scope: _Scope) -> list[Operation]:
         body: list[Operation] = []
         pending: list[Mma] = []
-        if scope.parent is None and scope.ring and any(isinstance(s, Mma) for s in scope.body):
+        if scope.parent is None and scope.ring and any(map(self._reads_ring, scope.body)):
             body += [Commit(), Wait(0), Barrier()]
         for statement in scope.body:
             if isinstance(statement, Mma):
@@ -218,6 +218,10 @@ class _Planner:
                 pending = []
             body += self._statement(scope, statement)
         return body + self._multiply(scope, pending)
+
+    def _reads_ring(self, s: Statement) -> bool:
+        deep = isinstance(s, Fold) and self.structure.folded(s) is not None
+        return deep or isinstance(s, Mma)
 
     def _is_pure(self, statement: Statement) -> bool:
         return isinstance(statement, (Map, Read)) and statement.target.name in self.structure.pure
