@@ -55,7 +55,45 @@ def offset_of(buffer: Buffer, coordinates: tuple[Term, ...]) -> Term:
     for coordinate, extent in zip(coordinates, buffer.shape, strict=True):
         stride //= max(1, extent)
         total = integer("add", total, integer("mul", coordinate, Const(stride)))
+    return _recombined(total)
+
+
+def _recombined(total: Term) -> Term:
+    """The sum with x in place of (x // n) * n + x % n, as far as that goes."""
+    parts = _summands(total)
+    pair = _digits(parts)
+    if pair is None:
+        return total
+    while pair is not None:
+        high, low, whole = pair
+        factor = parts[low][1]
+        parts = [p for n, p in enumerate(parts) if n not in (high, low)] + [(whole, factor)]
+        pair = _digits(parts)
+    total = Const(0)
+    for term, factor in parts:
+        total = integer("add", total, integer("mul", term, Const(factor)))
     return total
+
+
+def _summands(root: Term, factor: int = 1) -> list[tuple[Term, int]]:
+    """(term, factor) of what is added up."""
+    match root:
+        case Apply("add", (a, b)):
+            return [*_summands(a, factor), *_summands(b, factor)]
+        case Apply("mul", (a, Const(int(c)))):
+            return _summands(a, factor * c)
+    return [(root, factor)]
+
+
+def _digits(parts: list[tuple[Term, int]]) -> tuple[int, int, Term] | None:
+    """Places of (x // n, f n) and (x % n, f), and x."""
+    for low, (term, factor) in enumerate(parts):
+        match term:
+            case Apply("mod", (whole, Const(int(n)))):
+                above = Apply("floordiv", (whole, Const(n))), factor * n
+                if above in parts:
+                    return parts.index(above), low, whole
+    return None
 
 
 def in_range(coordinate: Term, extent: int) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from nautile.codegen.rows.accesses import split_axis
+from nautile.codegen.rows.joined import joined
 from nautile.codegen.tile import (
     Fold,
     Loop,
@@ -76,7 +77,9 @@ class RowProgram:
 
 
 def as_rows(program: TileProgram) -> RowProgram | None:
-    """The row form of a program, or None where it has another shape."""
+    """The row form of a program, or None where it has another shape. Folds inside folds are joined
+    to one."""
+    program = joined(program)
     statements = list(walk_statements(program.body))
     column = _column(program, statements)
     if column is None or any(isinstance(s, Mma) for s in statements):

@@ -223,6 +223,87 @@ LANES: dict[str, Callable[[], Kernel]] = {
     "columns": lambda: columns(300, 130),
 }
 
+
+def grouped(
+    n: int = 3, g: int = 4, c: int = 5, s: int = 14, dtype: str = "bf16", stream: bool = False
+) -> Kernel:
+    """A group normalisation: statistics over two axes, a scale for each position of one."""
+    i, k, a, b = ax("n", n), ax("g", g), ax("c", c), ax("s", s)
+    x = load("x", i, k, a, b, dtype=dtype)
+    size = float(c * s)
+    mean = op("div", Reduce("sum", a, Reduce("sum", b, x)), size)
+    d = op("sub", x, mean)
+    var = op("div", Reduce("sum", a, Reduce("sum", b, op("mul", d, d))), size)
+    y = op("mul", d, op("rsqrt", op("add", var, 1e-5)))
+    term = op("add", op("mul", y, load("w", k, a, dtype=dtype)), load("b", k, a, dtype=dtype))
+    tiles = {i: 1, k: 1, a: 2 if stream else c, b: s}
+    return kernel("grouped", [out("y", (i, k, a, b), term, dtype)], tiles, (a,) if stream else ())
+
+
+def nested_moments(
+    n: int = 3, c: int = 6, s: int = 50, dtype: str = "bf16", counted: bool = False
+) -> Kernel:
+    """Variance over two axes in one pass over the outer one."""
+    i, a, b = ax("n", n), ax("c", c), ax("s", s)
+    x = load("x", i, a, b, dtype=dtype)
+    ones: Term = Reduce("sum", b, Const(1)) if counted else Const(s)
+    count, total = Reduce("sum", a, ones), Reduce("sum", a, Reduce("sum", b, x))
+    new = op("div", Running(total), Running(count))
+    old = op("div", Before(total), Before(count))
+    far = op("sub", old, new)
+    moved = op("mul", Before(count), op("mul", far, far))
+    offset = op("where", op("eq", Before(count), 0), 0.0, moved)
+    d = op("sub", x, new)
+    squares = Online(a, ONE, Reduce("sum", b, op("mul", d, d)), offset)
+    outputs = [
+        out("mu", (i,), op("div", total, c * s), "f32"),
+        out("var", (i,), op("div", squares, c * s), "f32"),
+    ]
+    return kernel("nestedvar", outputs, {i: 1, a: 2, b: s}, (a,))
+
+
+def nested_softmax(n: int = 4, c: int = 7, s: int = 24, stream: bool = True) -> Kernel:
+    """exp(x - max) / sum over two axes."""
+    i, a, b = ax("n", n), ax("c", c), ax("s", s)
+    x = load("x", i, a, b)
+    m = Reduce("max", a, Reduce("max", b, x))
+    repair = op("exp", op("sub", Before(m), Running(m)))
+    total = Online(a, repair, Reduce("sum", b, op("exp", op("sub", x, Running(m)))))
+    term = op("div", op("exp", op("sub", x, m)), total)
+    return kernel("nestedsoft", [out("y", (i, a, b), term)], {i: 1, a: 2, b: s}, (a,))
+
+
+def channels(
+    n: int = 5, c: int = 6, h: int = 4, w: int = 8, dtype: str = "bf16", last: bool = False
+) -> Kernel:
+    """Mean and spread of each channel over a batch of images: three axes, one of them before the
+    channel's; or the channel's is the last one."""
+    i, k, a, b = ax("n", n), ax("c", c), ax("h", h), ax("w", w)
+    x = load("x", i, a, b, k, dtype=dtype) if last else load("x", i, k, a, b, dtype=dtype)
+
+    def mean(y: Term) -> Term:
+        total = Reduce("sum", i, Reduce("sum", a, Reduce("sum", b, y)))
+        return op("div", total, float(n * h * w))
+
+    mu = mean(x)
+    d = op("sub", x, mu)
+    outputs = [out("mu", (k,), mu, "f32"), out("var", (k,), mean(op("mul", d, d)), "f32")]
+    return kernel("channels", outputs, {i: n, k: 1, a: h, b: w})
+
+
+JOINED: dict[str, Callable[[], Kernel]] = {
+    "grouped": grouped,
+    "grouped_aligned": lambda: grouped(s=16),
+    "grouped_f32": lambda: grouped(c=3, s=64, dtype="f32", stream=True),
+    "grouped_odd": lambda: grouped(c=3, s=7, dtype="f16"),
+    "moments": nested_moments,
+    "moments_counted": lambda: nested_moments(s=64, counted=True),
+    "softmax": nested_softmax,
+    "channels": channels,
+    "channels_odd": lambda: channels(3, 5, 3, 5, "f32"),
+    "channels_last": lambda: channels(last=True),
+}
+
 ONLINE: dict[str, Callable[[], Kernel]] = {
     "variance": variance,
     "variance_far": lambda: variance(mean=1000.0),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import host
 import pytest
-from online_kernels import LANES, ONLINE
+from online_kernels import JOINED, LANES, ONLINE
 from sample_values import check, inputs
 
 from nautile.codegen.emit import emit_program
@@ -18,6 +18,7 @@ from nautile.codegen.rows import as_rows, lanes
 from nautile.codegen.tile import TileProgram
 
 EVERY = ONLINE | {f"lanes-{c}": made for c, made in LANES.items()}
+EVERY |= {f"joined-{c}": made for c, made in JOINED.items()}
 GENERAL = [c for c in EVERY if not c.endswith(("_long", "_many"))]
 
 
@@ -75,3 +76,10 @@ def test_memory_across_the_rows_has_its_own_form() -> None:
         rows = as_rows(program(f"lanes-{case}"))
         assert rows is not None
         assert rows.lane is not None
+
+
+def test_folds_inside_folds_are_rows() -> None:
+    for case in JOINED:
+        rows = as_rows(program(f"joined-{case}"))
+        assert rows is not None
+        assert len({f.axis for step in rows.passes for f in step.folds}) == 1
