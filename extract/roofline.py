@@ -18,7 +18,7 @@ from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
-from nautile.extract.masks import Mask, alive, pass_mask
+from nautile.extract.masks import Mask, alive_and_busy, pass_mask
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
 from nautile.extract.shapes import PORTABLE_SHARED, depth_folds, is_chain
 from nautile.extract.tilings import tilings
@@ -73,7 +73,7 @@ class _Pricing:
         self.blocks = self.one
         for axis in body.grid:
             self.blocks = self.blocks * self.count[axis]
-        self.kept = self._kept()
+        self.kept, self.busy = self._kept()
         self.tensor = any(c.operand for c in body.contractions.values())
         folds = depth_folds(body) if self.tensor else []
         self.beside = frozenset(folds) | _deep(body, folds)
@@ -116,28 +116,31 @@ class _Pricing:
             total = total * np.where(self.streamed[axis], share, min(n, 1))
         return total
 
-    def _kept(self) -> dict[tuple[Axis, int], Vector]:
-        """For each pass the share of its blocks that its mask leaves."""
-        kept = {}
+    def _kept(self) -> tuple[dict[tuple[Axis, int], Vector], Vector]:
+        """For each pass the share of its blocks that its mask leaves; the blocks of the grid that
+        have anything to do."""
+        kept, most = {}, self.one * 0
         for axis, k in self.body.passes:
             roots = [r for r, s in self.body.stage.items() if s == k and _axis(r) == axis]
             mask = pass_mask(roots) if roots and not self._stored_in(axis, k) else frozenset()
-            kept[axis, k] = self._alive(mask, axis) if mask else self.one
-        return kept
+            kept[axis, k], busy = self._alive(mask, axis) if mask else (self.one, self.one)
+            most = np.maximum(most, busy)
+        return kept, self.blocks * (most if kept else self.one)
 
     def _stored_in(self, axis: Axis, k: int) -> bool:
         bag = self.body.passes[axis, k]
         return any(o.term in bag and axis in o.axes for o in self.body.outputs)
 
-    def _alive(self, mask: Mask, axis: Axis) -> Vector:
+    def _alive(self, mask: Mask, axis: Axis) -> tuple[Vector, Vector]:
         axes = sorted({a for form, _ in mask for a, _ in form} | {axis})
         rows = np.stack([self.tiles.get(a, self.one) for a in axes])
         sizes, inverse = np.unique(rows, axis=1, return_inverse=True)
         shares = [
-            alive(mask, {a: int(s) for a, s in zip(axes, column, strict=True)}, axis)
+            alive_and_busy(mask, {a: int(s) for a, s in zip(axes, column, strict=True)}, axis)
             for column in sizes.T
         ]
-        return np.array(shares)[inverse.reshape(-1)]
+        kept, busy = np.array(shares)[inverse.reshape(-1)].T
+        return kept, busy
 
     # ---- arithmetic ----------------------------------------------------------------------------
 
@@ -343,12 +346,12 @@ class _Pricing:
         limit = min(d.shared_bytes, PORTABLE_SHARED) if self.tensor else d.shared_bytes
         fits = (shared <= limit) & (registers <= d.registers)
         resident = self._beside(shared)
-        waves = np.ceil(self.blocks / (d.sms * resident))
-        tail = np.ceil(self.blocks / d.sms) * d.sms / self.blocks
-        tail = np.where(self.blocks > 8 * d.sms, 1.02, tail)
-        reach = np.minimum(1, self.blocks / d.memory_sms)
+        waves = np.ceil(self.busy / (d.sms * resident))
+        tail = np.ceil(self.busy / d.sms) * d.sms / self.busy
+        tail = np.where(self.busy > 8 * d.sms, 1.02, tail)
+        reach = np.minimum(1, self.busy / d.memory_sms)
         if not self.tensor:
-            flying = l2 / self.blocks * np.minimum(resident, np.ceil(self.blocks / d.sms))
+            flying = l2 / self.busy * np.minimum(resident, np.ceil(self.busy / d.sms))
             reach = (
                 reach * np.minimum(1, 0.5 + 0.5 * flying / IN_FLIGHT) * _COVER[resident.astype(int)]
             )
@@ -388,8 +391,10 @@ class _Pricing:
             width = DTYPES[load.buffer.dtype].bytes
             operand = any(load in element_loads(c) for c in self.body.contractions.values())
             slot = slot + np.where(moves & operand, elements(load, self.tiles, self.one) * width, 0)
+        stay = np.where(slot > 0, shared - STAGES * slot, 0)
+        slot = np.where(slot > 0, slot, shared)  # where nothing moves, all comes at once
         steps = np.maximum(self._steps(), 1)
-        return fewrows.streaming(self.device, self.blocks, slot, shared - STAGES * slot, steps)
+        return fewrows.streaming(self.device, self.busy, slot, stay, steps)
 
     def _beside(self, shared: Vector) -> Vector:
         """Blocks that a multiprocessor holds at a time, each with `shared` bytes."""
