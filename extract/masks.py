@@ -16,7 +16,7 @@ import numpy as np
 from nautile.extract.footprint import Affine, affine
 from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term
 
-__all__ = ["Conjunct", "Mask", "alive", "conjuncts", "pass_mask"]
+__all__ = ["Conjunct", "Mask", "alive", "alive_and_busy", "conjuncts", "pass_mask"]
 
 Conjunct = tuple[tuple[tuple[Axis, int], ...], int]  # sum c * axis + constant <= 0
 Mask = frozenset[Conjunct]
@@ -139,10 +139,16 @@ def _conjunct(form: Affine, strict: int) -> Conjunct:
 def alive(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> float:
     """The share of the blocks over the mask's axes (tiles of the given sizes) that the streamed
     pass has to run; axes without a tile count as one block."""
+    return alive_and_busy(mask, tiles, stream)[0]
+
+
+def alive_and_busy(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> tuple[float, float]:
+    """The share of the blocks that the pass has to run, and of the places along the other axes
+    where it has to run any."""
     axes = sorted({a for form, _ in mask for a, _ in form} | {stream})
     starts = [np.arange(0, a.extent, max(1, tiles.get(a, a.extent))) for a in axes]
     if math.prod(len(s) for s in starts) > 4_000_000:
-        return 1.0
+        return 1.0, 1.0
     grids = dict(zip(axes, np.meshgrid(*starts, indexing="ij", sparse=True), strict=True))
     keep = np.ones((1,) * len(axes), dtype=bool)
     for form, constant in mask:
@@ -151,4 +157,5 @@ def alive(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> float:
             last = np.minimum(grids[axis] + max(1, tiles.get(axis, axis.extent)), axis.extent) - 1
             least = least + c * (grids[axis] if c > 0 else last)
         keep = keep & (least <= 0)
-    return float(np.broadcast_to(keep, [len(s) for s in starts]).mean())
+    whole = np.broadcast_to(keep, [len(s) for s in starts])
+    return float(whole.mean()), float(whole.any(axis=axes.index(stream)).mean())
