@@ -43,6 +43,7 @@ __all__ = ["Region", "cut", "snapshot_of"]
 WHOLE = 64  # distinct subterms of a program that is left uncut
 LARGEST = 110  # subterms of a region before it is cut further
 ROUNDED = frozenset({"bf16", "f16", "tf32", "f8e4m3", "f8e5m2"})
+MORE = 1.25  # positions that a definition read at several places may be computed over, for one
 REPEAT = 1024  # positions that read one element before it is stored (four blocks of 256)
 
 
@@ -107,7 +108,8 @@ class _Pieces:
 
     def forced(self) -> set[str]:
         """Heavy definitions that would be computed over more positions than they have if they were
-        written out: read at several index expressions, or at one that repeats its values."""
+        written out: at all index expressions together that they are read at. (A quarter more is
+        nothing: picking one element a row does not force a matrix of logits into memory.)"""
         found: set[str] = set()
         for body in self.bodies():
             places: dict[str, set[tuple[Term, ...]]] = {}
@@ -116,7 +118,7 @@ class _Pieces:
                 if name in self.heavy:
                     at = tuple(load.coordinates[k] for k in self._felt(name))
                     places.setdefault(name, set()).add(at)
-            found |= {n for n, at in places.items() if len(at) > 1 or self._widened(n, at)}
+            found |= {n for n, at in places.items() if self._widened(n, at)}
         return found
 
     def _felt(self, name: str) -> tuple[int, ...]:
@@ -135,7 +137,8 @@ class _Pieces:
         axes = self.definitions[name].axes
         size = math.prod(axes[k].extent for k in self._felt(name))
         free = [frozenset[Axis]().union(*(c.free for c in p)) for p in places]
-        return any(math.prod(a.extent for a in f) > size for f in free)
+        positions = sum(math.prod(a.extent for a in f) for f in free)
+        return positions > size * (1 if len(places) == 1 else MORE)
 
     def written(self, outputs: Iterable[Output], stored: set[str]) -> tuple[Output, ...]:
         """The outputs with all definitions that are not stored written out."""
