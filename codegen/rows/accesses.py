@@ -10,18 +10,22 @@ from nautile.codegen.affine import integer
 from nautile.codegen.tile import Ref
 from nautile.codegen.types import interval
 from nautile.dtypes import DTYPES
-from nautile.terms import Apply, Axis, Buffer, Const, Index, Term, walk
+from nautile.terms import Apply, Axis, Buffer, Const, Index, Term, substitute, walk
 
-__all__ = ["Access", "divisor", "in_range", "offset_of", "split_axis"]
+__all__ = ["FIRST", "Access", "divisor", "in_range", "offset_of", "split_axis"]
+
+
+FIRST = Axis("#first", 0, 1)  # the first column of a vector
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A Read or Write of `buffer`. `offset` counts elements; `guards` are the coordinates that may
-    leave the buffer, with their extents; `base` is the offset less the column where neighbouring
-    columns are neighbours in memory, else None."""
+    """A Read or Write of `buffer` seen along `column`. `offset` counts elements; `guards` are the
+    coordinates that may leave the buffer, with their extents; `base` is the offset less the column
+    where all neighbouring columns are neighbours in memory, else None."""
 
     buffer: Buffer
+    column: Axis
     offset: Term
     base: Term | None
     guards: tuple[tuple[Term, int], ...]
@@ -34,18 +38,65 @@ class Access:
         )
         split = split_axis(offset, column)
         base = split[1] if split is not None and split[0] == 1 and not guards else None
-        return Access(buffer, offset, base, guards)
+        return Access(buffer, column, offset, base, guards)
 
     @property
     def bytes(self) -> int:
         return DTYPES[self.buffer.dtype].bytes
 
+    @property
+    def first(self) -> Term:
+        """The offset of a vector's first element, over FIRST."""
+        if self.base is not None:
+            return integer("add", self.base, Index(FIRST))
+        return substitute(self.offset, {self.column: Index(FIRST)})
+
     def width(self, extent: int) -> int:
         """The widest aligned vector, in elements, that whole rows of `extent` columns allow."""
-        if self.base is None:
-            return 1
         largest = max(1, 16 // self.bytes)
-        return gcd(gcd(divisor(self.base), extent), largest) or 1
+        if self.base is not None:
+            return gcd(gcd(divisor(self.base), extent), largest) or 1
+        width = 1 if self.guards else gcd(extent, largest)
+        while width > 1 and not (
+            _slope(self.offset, self.column, width) == 1
+            and _multiple(self.offset, self.column, width)
+        ):
+            width //= 2
+        return width
+
+
+def _slope(term: Term, column: Axis, width: int) -> int | None:
+    """How far the term moves with each column of a vector of `width` that starts at a multiple of
+    it, where it moves evenly."""
+    if column not in term.free:
+        return 0
+    match term:
+        case Index(_):
+            return 1
+        case Apply("floordiv" | "mod", (a, Const(int(n)))) if n % width == 0:
+            if _slope(a, column, width) == 1 and _multiple(a, column, width):
+                return 1 if term.operation == "mod" else 0
+        case Apply("add", (a, b)):
+            x, y = _slope(a, column, width), _slope(b, column, width)
+            return None if x is None or y is None else x + y
+        case Apply("mul", (a, Const(int(n)))):
+            x = _slope(a, column, width)
+            return None if x is None else x * n
+    return None
+
+
+def _multiple(term: Term, column: Axis, width: int) -> bool:
+    """Whether the term is a multiple of `width` at the columns that are."""
+    match term:
+        case Index(axis) if axis == column:
+            return True
+        case Apply("mod", (a, Const(int(n)))) if n % width == 0:
+            return _multiple(a, column, width)
+        case Apply("add", (a, b)):
+            return _multiple(a, column, width) and _multiple(b, column, width)
+        case Apply("mul", (a, Const(int(n)))):
+            return n % width == 0 or _multiple(a, column, width)
+    return divisor(term) % width == 0
 
 
 def offset_of(buffer: Buffer, coordinates: tuple[Term, ...]) -> Term:

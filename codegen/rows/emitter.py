@@ -11,15 +11,14 @@ from nautile.codegen.kernel_text import (
     identifier,
     indented,
     parameters,
-    pointer,
     scalar_store,
     wide_offset,
 )
-from nautile.codegen.rows.accesses import Access
+from nautile.codegen.rows.accesses import FIRST, Access
 from nautile.codegen.rows.geometry import geometry
 from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.merging import merge_function
-from nautile.codegen.rows.reading import CHUNK, Reader, row_dependent
+from nautile.codegen.rows.reading import CHUNK, WITHIN, Reader, row_dependent
 from nautile.codegen.rows.states import declared, fields, moved, state_type, update
 from nautile.codegen.rows.strided import emit_strided
 from nautile.codegen.rows.structure import Pass, RowProgram
@@ -63,7 +62,14 @@ class _Emitter(Reader):
         unique: dict[object, str] = {}
         keys = {n: unique.setdefault((a.buffer, a.offset, a.guards), n) for n, a in reads.items()}
         every = [a for n, a in element.items() if keys[n] == n]
-        cached = [a for a in every if row_dependent(a, rows) and a.base is not None]
+        wide = any(a.width(rows.column.extent) > 1 for a in (*every, *writes))
+        cached = [
+            a
+            for a in every
+            if row_dependent(a, rows)
+            and not a.guards
+            and (not wide or a.base is not None or a.width(rows.column.extent) > 1)
+        ]
         shape = geometry(rows, every, writes, cached)
         made = cls(rows, name, precise, reads, keys, shape)
         if shape.blocks > _MAX_BLOCKS:
@@ -72,7 +78,7 @@ class _Emitter(Reader):
         levels = [
             Level(axes, prefix="ru"),
             Level(axes | {CHUNK}, prefix="ck"),
-            Level(axes | {CHUNK, rows.column}, prefix="el"),
+            Level(axes | {CHUNK, rows.column, FIRST, WITHIN}, prefix="el"),
         ]
         made.printer = Printer(levels, made.leaf, precise=precise, counter=made.names)
         return made
@@ -251,14 +257,13 @@ class _Emitter(Reader):
             offset = self.printer.value(wide_offset(write.buffer, access.offset))
             line = scalar_store(write.buffer, offset, value)
             return [f"if (live) {line}"], [], []
-        assert access.base is not None
         name = f"o_{identifier(write.buffer.name)}"
-        base = self.printer.assign(wide_offset(write.buffer, access.base))
-        place = f"{pointer(write.buffer)} + {base} + c0"
+        lines, place = self._first(access)
         width = self.shape.width
         pack = f"nt_pack_{dtype}<{width}>({name})"
         store = f"if (live) nt_store<{width * access.bytes}>({place}, {pack});"
-        return [f"{name}[e] = {value};"], [f"{CPP[carrier(dtype)]} {name}[{width}];"], [store]
+        before = [f"{CPP[carrier(dtype)]} {name}[{width}];"]
+        return [f"{name}[e] = {value};"], before, [*lines, store]
 
     # -- across threads -------------------------------------------------------------------------
 

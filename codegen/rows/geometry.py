@@ -69,16 +69,13 @@ def geometry(
     merges (measured on an H200: 72% of a copy's bandwidth against 61% at 8 KB, 88% against 67% at
     32 KB)."""
     extent = program.column.extent
-    widths = [
-        16 // a.bytes for a in (*reads, *writes) if a.base is not None and a.width(extent) > 1
-    ]
-    width = gcd(extent, max(widths, default=1))
+    width = gcd(extent, max((a.width(extent) for a in (*reads, *writes)), default=1))
     while width > 1 and sum(a.bytes for a in writes) * width > 128:
         width //= 2
     vectors = -(-extent // width)
-    words = sum(max(1, a.bytes * width // 4) for a in cached)
-    rows = prod(a.extent for a in program.rows)
     folds = any(p.folds for p in program.passes)
+    words = sum(max(1, a.bytes * width // 4) for a in cached) or int(folds)
+    rows = prod(a.extent for a in program.rows)
     threads = 1
     shared = any(a not in cached for a in reads)
     wanted = _VECTORS if vectors > 128 or shared else _VECTORS // 2

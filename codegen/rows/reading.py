@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nautile.codegen.expression import Printer
+from nautile.codegen.expression import Level, Printer
 from nautile.codegen.kernel_text import identifier, indented, pointer, scalar_load, wide_offset
-from nautile.codegen.rows.accesses import Access
+from nautile.codegen.rows.accesses import FIRST, Access
 from nautile.codegen.rows.geometry import Geometry
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.tile import Ref, Tile
 from nautile.errors import LoweringError
-from nautile.terms import Axis, Index, Term, transform, walk
+from nautile.terms import Apply, Axis, Const, Index, Term, apply, transform, walk
 
-__all__ = ["CHUNK", "Reader", "row_dependent"]
+__all__ = ["CHUNK", "WITHIN", "Reader", "row_dependent"]
 
 CHUNK = Axis("#chunk", 0, 1)
+WITHIN = Axis("#within", 0, 1)  # the place of an element in its vector
 _WIDE = 16  # elements a thread that may stay widened
 _EARLY = 16  # registers a thread for what all rows share
 _LONE = 512  # threads of a row from which on a multiprocessor has few other rows
@@ -57,7 +58,8 @@ class Reader:
 
     def leaf(self, term: Term) -> str:
         if isinstance(term, Index):
-            return f"i_{identifier(term.axis.name)}"
+            named = {FIRST: "c0", WITHIN: "e"}
+            return named.get(term.axis) or f"i_{identifier(term.axis.name)}"
         if isinstance(term, Ref):
             return self._tile(term.tile)
         raise LoweringError(f"{self.name}: a {type(term).__name__} inside a pointwise value")
@@ -71,7 +73,7 @@ class Reader:
         access = self.reads[key]
         if key in self.loaded:
             return f"(nt_get_{access.buffer.dtype}({self.loaded[key]}, e))"
-        offset = wide_offset(access.buffer, access.offset)
+        offset = wide_offset(access.buffer, transform(access.offset, self._digit))
         guards = [(self.printer.value(c), n) for c, n in access.guards]
         return scalar_load(access.buffer, self.printer.value(offset), guards)
 
@@ -83,9 +85,20 @@ class Reader:
             if isinstance(term, Ref) and term.tile.name in self.running:
                 tile = term.tile
                 return Ref(Tile(tile.name, (*tile.axes, CHUNK), tile.dtype))
-            return self.kept.get(term, term)
+            return self.kept.get(term) or self._digit(term)
 
         return transform(self.rows.expand(root), step)
+
+    def _digit(self, term: Term) -> Term:
+        """The term; a digit of the column's position that all columns of a vector share, or count
+        up from, by the vector's first column."""
+        match term:
+            case Apply("floordiv" | "mod", (Index(axis), Const(int(n)))) if (
+                axis == self.rows.column and self.shape.width > 1 and n % self.shape.width == 0
+            ):
+                first = Apply(term.operation, (Index(FIRST), Const(n)))
+                return first if term.operation == "floordiv" else apply("add", first, Index(WITHIN))
+        return term
 
     def _wanted(self, step: Pass) -> list[str]:
         """Keys of the element reads of a pass, in order."""
@@ -98,7 +111,7 @@ class Reader:
     def _vector(self, access: Access) -> bool:
         """Whether the access goes by whole vectors."""
         need = min(self.shape.width, max(1, 16 // access.bytes))
-        return access.base is not None and access.width(self.rows.column.extent) >= need
+        return not access.guards and access.width(self.rows.column.extent) >= need
 
     def _preload(self, wanted: list[str]) -> None:
         """Start the loads of a pass, all vectors of a thread at once."""
@@ -117,7 +130,8 @@ class Reader:
         for key in fresh:
             size = self.reads[key].bytes * g.width
             self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
-            load = self._load(key, kept=not row_dependent(self.reads[key], self.rows))
+            before, load = self._load(key, kept=not row_dependent(self.reads[key], self.rows))
+            lines += before
             if self.ragged:
                 load = f"c0 < {self.rows.column.extent} ? {load} : nt_zeros<{size}>()"
             lines.append(f"v_{key}[i] = {load};")
@@ -147,13 +161,22 @@ class Reader:
         g = self.shape
         return g.vectors % (g.row_threads * g.held) != 0
 
-    def _load(self, key: str, kept: bool) -> str:
+    def _first(self, access: Access) -> tuple[list[str], str]:
+        """The address of the vector that starts at column c0, and lines that it needs there."""
+        if access.base is not None:
+            base = self.printer.assign(wide_offset(access.buffer, access.base))
+            return [], f"{pointer(access.buffer)} + {base} + c0"
+        levels = [self.printer.levels[0], Level(self.printer.levels[2].axes, prefix="at")]
+        printer = Printer(levels, self.leaf, counter=self.names)
+        offset = printer.value(wide_offset(access.buffer, access.first))
+        return levels[1].lines, f"{pointer(access.buffer)} + {offset}"
+
+    def _load(self, key: str, kept: bool) -> tuple[list[str], str]:
+        """The load of the vector that starts at column c0, after lines that it needs."""
         access = self.reads[key]
-        assert access.base is not None
-        base = self.printer.assign(wide_offset(access.buffer, access.base))
+        lines, place = self._first(access)
         size = access.bytes * self.shape.width
-        place = f"{pointer(access.buffer)} + {base} + c0"
-        return f"nt_load<{size}, {'true' if kept else 'false'}>({place})"
+        return lines, f"nt_load<{size}, {'true' if kept else 'false'}>({place})"
 
     def _vector_loop(self, lines: list[str]) -> None:
         """A loop over the vectors of a thread; c0 is the first column of vector i."""
@@ -179,7 +202,8 @@ class Reader:
             if key in self.loaded or not self._vector(self.reads[key]):
                 continue
             name = f"w_{key}"
-            lines.append(f"const auto {name} = {self._load(key, kept=True)};")
+            before, load = self._load(key, kept=True)
+            lines += [*before, f"const auto {name} = {load};"]
             self.loaded[key] = name
         return lines
 
