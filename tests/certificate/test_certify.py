@@ -511,3 +511,22 @@ def f(x: f32[N,M], *, N=20, M=12) -> (f32[N], f32[N], f32[N]):
         plan = Plan((made, last), (), 0.0, 0.0, 0.0)
         tiles = {k.name: (lower(k, k.parts[0]),) for k in plan.kernels}
         assert certify(program, plan, tiles).verdict == verdict
+
+
+def test_a_lucky_rounding_of_the_source_is_no_bound() -> None:
+    """All results hang on one sum: summed in another order, its error is another random number."""
+    program = program_of("""
+def f(x: f32[D], z: f32[M], *, D=6, M=200) -> f32[D]:
+    y[d] = exp(x[d] + sum[m](z[m] * z[m]) - M)
+    return y
+""")
+    plan = fused(program)
+    (kernel,) = plan.kernels
+    (part,) = kernel.parts
+    axes = {t.axis for t in walk(part.outputs[0].term) if isinstance(t, Reduce)}
+    streamed = replace(part, tiles={**part.tiles, **dict.fromkeys(axes, 7)}, streams=tuple(axes))
+    plan = replace(plan, kernels=(replace(kernel, parts=(streamed,)),))
+    tiles = {kernel.name: (lower(plan.kernels[0], streamed),)}
+    for seed in range(12):
+        found = certify(program, plan, tiles, seed=seed)
+        assert found.verdict == "pass", [c.detail for c in found.checks]

@@ -15,7 +15,7 @@ from nautile.oracle import Answers, Fetch
 from nautile.oracle.grid import Question
 from nautile.terms import Buffer
 
-__all__ = ["Array", "Drawn"]
+__all__ = ["Array", "Drawn", "Moved"]
 
 Array = npt.NDArray[Any]
 _KEPT = 1 << 23
@@ -70,6 +70,22 @@ class Drawn:
         if kind == "float":
             return round_to(drawn, buffer.dtype)
         return np.asarray(drawn != 0 if kind == "bool" else drawn.astype(np.int64))
+
+
+@dataclass(slots=True)
+class Moved(Drawn):
+    """The same tensors, every float moved by less than one part in 2**23: how far a result follows
+    tells how well its inputs determine it in float32."""
+
+    number: int = 0
+
+    def _draw(self, buffer: Buffer, flat: Array) -> Array:
+        drawn = Drawn._draw(self, buffer, flat)
+        if DTYPES[buffer.dtype].kind != "float":
+            return drawn
+        name = f"{buffer.name} moved {self.number}"
+        by = samples.values("uniform:-1:1", self.seed, name, flat)
+        return np.asarray(drawn * (1 + 2.0**-23 * by))
 
 
 def _flat(shape: tuple[int, ...], at: tuple[Array, ...]) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nautile.certificate.drawing import Array, Drawn
+from nautile.certificate.drawing import Array, Drawn, Moved
 from nautile.certificate.operands import rounded_operands
 from nautile.certificate.recipes import CASES, float_kind, is_positive, recipes
 from nautile.dtypes import is_float
@@ -153,6 +153,10 @@ class Subject:
         if case not in self.tensors:
             self.tensors[case] = Drawn(self.seed, self.kinds(case), self.answers)
         return self.tensors[case]
+
+    def moved(self, case: str, number: int) -> Drawn:
+        """The tensors of a case, moved in their last place."""
+        return Moved(self.seed, self.kinds(case), number=number)
 
     def composed(self) -> Subject:
         """The same without cuts: everything follows from the program's inputs."""
