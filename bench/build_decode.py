@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from decode_cases import ABOUT, CHOSEN, Case, cases, variant
+from decode_cases import ABOUT, CHOSEN, Case, cases, tiled, variant
 
 from nautile import extract, lang
 from nautile.bundle import Entry, write_entries
@@ -68,9 +69,9 @@ def build_case(case: Case, target: str, worker: Worker) -> dict[str, About]:
         saturate(base, worker)
     except NautileError as error:
         return {CHOSEN: {"error": f"{case.name}: {error}"}}
-    for name, count in ((CHOSEN, None), *((variant(n), n) for n in case.counts)):
+    for name, plan in _plans(base, case):
         try:
-            entry, about[name] = _built(base, name, case.axis, count)
+            entry, about[name] = _built(base, name, plan())
             entries.append(entry)
         except Exception as error:  # one variant that fails must not hide the others
             about[name] = {"error": f"{case.name} {name}: {type(error).__name__}: {error}"[:500]}
@@ -79,15 +80,21 @@ def build_case(case: Case, target: str, worker: Worker) -> dict[str, About]:
     return about
 
 
-def _built(base: Optimization, name: str, axis: str, count: int | None) -> tuple[Entry, About]:
-    """The program under a name of its own, chosen freely or forced to a count of chunks."""
+def _plans(base: Optimization, case: Case) -> Iterator[tuple[str, Callable[[], Plan]]]:
+    """The names of the case's programs, and how to plan each."""
+    yield CHOSEN, partial(_plan, base, case.axis, None)
+    for count in case.counts:
+        yield variant(count), partial(_plan, base, case.axis, count)
+    for tile in case.tiles:
+        yield tiled(tile), partial(_retiled, base, case.axis, tile)
+
+
+def _built(base: Optimization, name: str, plan: Plan) -> tuple[Entry, About]:
+    """The plan compiled, under a name of its own."""
     result = Optimization(base.program, base.options)
-    result.regions, result.snapshots = base.regions, base.snapshots
-    with _forced(axis, count):
-        result.plan = _plan(result, free=count is None)
+    result.plan = plan
     build(result)
     compile_all(result)
-    plan = result.plan
     entry = Entry(
         name=name,
         key=f"{result.key}-{name}",
@@ -103,11 +110,24 @@ def _built(base: Optimization, name: str, axis: str, count: int | None) -> tuple
     return entry, about
 
 
-def _plan(result: Optimization, *, free: bool) -> Plan:
-    o, pairs = result.options, list(zip(result.regions, result.snapshots, strict=True))
+def _plan(base: Optimization, axis: str, count: int | None) -> Plan:
+    """The plan that is chosen freely, or forced to a count of chunks of the axis."""
+    o, pairs = base.options, list(zip(base.regions, base.snapshots, strict=True))
     device = extract.device(o.target)
-    more = {} if free else {"runners": 0}
-    return extract.choose(pairs, result.program, device, numerics=o.numerics, **more)
+    more = {} if count is None else {"runners": 0}
+    with _forced(axis, count):
+        return extract.choose(pairs, base.program, device, numerics=o.numerics, **more)
+
+
+def _retiled(base: Optimization, axis: str, tile: int) -> Plan:
+    """The chosen plan with another tile of the axis in its first kernel."""
+    plan = _plan(base, axis, None)
+    first, *rest = plan.kernels
+    (part,) = first.parts
+    long = next(a for a in part.tiles if a.family == axis)
+    streams = tuple(dict.fromkeys((*part.streams, long)))
+    parts = (replace(part, tiles={**part.tiles, long: tile}, streams=streams),)
+    return replace(plan, kernels=(replace(first, parts=parts), *rest))
 
 
 class _Wanted(Divided):

@@ -119,7 +119,7 @@ def _measure(case: Case, copied: float, give_up: Callable[[], Any]) -> Record:
 
 def _splits(about: Mapping[str, Any], ms: Mapping[str, float]) -> Record:
     """The chosen count of chunks beside the forced ones."""
-    counts = {n: int(n.removeprefix("split_")) for n in about if n != CHOSEN and n in ms}
+    counts = {n: int(n.removeprefix("split_")) for n in about if n[:6] == "split_" and n in ms}
     split = math.prod(about[CHOSEN]["chunks"].values())
     times = {str(c): ms[n] for n, c in counts.items()}
     predicted = {str(c): about[n]["seconds"] * 1e3 for n, c in counts.items()}
@@ -129,6 +129,7 @@ def _splits(about: Mapping[str, Any], ms: Mapping[str, float]) -> Record:
         "best_split": None if best is None else int(best),
         "ratio_to_best": None if best is None else ms[CHOSEN] / times[best],
         "split_ms": times,
+        "tile_ms": {n.removeprefix("tile_"): ms[n] for n in about if n[:5] == "tile_" and n in ms},
         "predicted_ms": predicted | {CHOSEN: about[CHOSEN]["seconds"] * 1e3},
     }
 

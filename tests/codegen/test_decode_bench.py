@@ -20,10 +20,10 @@ sys.path.insert(0, str(BENCH))
 import build_decode  # noqa: E402
 import decode  # noqa: E402
 import decode_cases  # noqa: E402
-from decode_cases import CHOSEN, Case, variant  # noqa: E402
+from decode_cases import CHOSEN, Case, tiled, variant  # noqa: E402
 
 SIZES = {"B": 1, "H": 8, "Hk": 2, "T": 1, "S": 16384, "D": 32}
-TINY = Case("decode", "decode", SIZES, "s", (1, 8))
+TINY = Case("decode", "decode", SIZES, "s", (1, 8), (32,))
 
 
 def test_a_case_is_built_as_chosen_and_at_every_count(
@@ -34,7 +34,7 @@ def test_a_case_is_built_as_chosen_and_at_every_count(
     about = build_decode.build_case(TINY, "h200", worker)
     worker.close()
     manifest = load_bundle(tmp_path / TINY.name).manifest
-    wanted = [CHOSEN, *map(variant, TINY.counts)]
+    wanted = [CHOSEN, *map(variant, TINY.counts), *map(tiled, TINY.tiles)]
     assert list(about) == [p.name for p in manifest.programs] == wanted
     assert not any("error" in row for row in about.values())
     for count in TINY.counts:
@@ -44,6 +44,7 @@ def test_a_case_is_built_as_chosen_and_at_every_count(
         first = next(x for x in manifest.launches if x.program == variant(count))
         assert first.grid[0] % count == 0
         assert first.cubins
+    assert about[tiled(32)]["tiles"][0][0]["s"] == 32
     assert about[CHOSEN]["seconds"] < 1.03 * min(r["seconds"] for r in about.values())
 
 
