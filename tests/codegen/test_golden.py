@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from online_kernels import JOINED, LANES, ONLINE
 from sample_kernels import CASES, ROW_CASES
 
 from nautile.codegen.emit import emit_program
@@ -21,7 +22,21 @@ KEPT = (
     "indexed",
     "matmul_f32",
     "nested",
+    "standardised_long",
+    "weighted_moment",
+    "at_maximum",
+    "moved_product",
+    "lanes-moments",
+    "lanes-merged",
+    "joined-grouped_aligned",
+    "joined-channels",
 )
+EVERY = {
+    **CASES,
+    **ONLINE,
+    **{f"lanes-{n}": k for n, k in LANES.items()},
+    **{f"joined-{n}": k for n, k in JOINED.items()},
+}
 SHOWN = ("attention_causal", "attention_prefix", "chain", "gated", "monoids")
 
 
@@ -35,7 +50,7 @@ def _compare(name: str, text: str, update: bool) -> None:
 
 @pytest.mark.parametrize("case", KEPT)
 def test_cuda_text(case: str, request: pytest.FixtureRequest) -> None:
-    kernel = CASES[case]()
+    kernel = EVERY[case]()
     text = emit_program(lower(kernel, kernel.parts[0])).text
     _compare(f"{case}.cu", text, request.config.getoption("--update-golden", default=False))
 
@@ -47,10 +62,10 @@ def test_tile_programs_as_text(case: str, request: pytest.FixtureRequest) -> Non
     _compare(f"{case}.tile", text, request.config.getoption("--update-golden", default=False))
 
 
-@pytest.mark.parametrize("case", [*CASES, *ROW_CASES])
+@pytest.mark.parametrize("case", [*EVERY, *ROW_CASES])
 def test_text_is_the_same_from_run_to_run_and_stands_alone(case: str) -> None:
     first, second = (
-        emit_program(lower(k, k.parts[0])) for k in ((CASES | ROW_CASES)[case]() for _ in range(2))
+        emit_program(lower(k, k.parts[0])) for k in ((EVERY | ROW_CASES)[case]() for _ in range(2))
     )
     assert first == second
     assert "#include" not in first.text

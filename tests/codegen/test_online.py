@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import host
@@ -10,12 +11,23 @@ import pytest
 from online_kernels import JOINED, LANES, ONLINE
 from sample_values import check, inputs
 
+from nautile.codegen.compile import compile_kernel
 from nautile.codegen.emit import emit_program
 from nautile.codegen.general import emit_general
 from nautile.codegen.interpret import run_program
 from nautile.codegen.lower import lower
 from nautile.codegen.rows import as_rows, lanes
-from nautile.codegen.tile import TileProgram
+from nautile.codegen.tile import (
+    Fold,
+    Loop,
+    Map,
+    Mma,
+    Ref,
+    Statement,
+    TileProgram,
+    walk_statements,
+)
+from nautile.terms import Term, transform
 
 EVERY = ONLINE | {f"lanes-{c}": made for c, made in LANES.items()}
 EVERY |= {f"joined-{c}": made for c, made in JOINED.items()}
@@ -83,3 +95,113 @@ def test_folds_inside_folds_are_rows() -> None:
         rows = as_rows(program(f"joined-{case}"))
         assert rows is not None
         assert len({f.axis for step in rows.passes for f in step.folds}) == 1
+
+
+def _without_offset(s: Statement) -> Statement:
+    return replace(s, offset=None) if isinstance(s, (Fold, Mma)) else s
+
+
+def _without_repair(s: Statement) -> Statement:
+    return replace(s, repair=None) if isinstance(s, (Fold, Mma)) else s
+
+
+def _exchanged(body: tuple[Statement, ...]) -> dict[str, str]:
+    """Names of running values and of those before, each for the other."""
+    folds = [s for s in walk_statements(body) if isinstance(s, Fold) and s.before]
+    pairs = [(f.target.name, f.before.name) for f in folds if f.before]
+    return {a: b for pair in pairs for a, b in (pair, pair[::-1])}
+
+
+def _swapped(tile: TileProgram) -> TileProgram:
+    """Repairs and offsets that go from the new running values to the old ones."""
+    names = _exchanged(tile.body)
+    moves = {
+        m.name
+        for s in walk_statements(tile.body)
+        if isinstance(s, (Fold, Mma))
+        for m in (s.repair, s.offset)
+        if m
+    }
+
+    def step(term: Term) -> Term:
+        if isinstance(term, Ref) and term.tile.name in names:
+            return Ref(replace(term.tile, name=names[term.tile.name]))
+        return term
+
+    def swap(s: Statement) -> Statement:
+        if isinstance(s, Map) and s.target.name in moves:
+            return Map(s.target, transform(s.value, step))
+        return s
+
+    return _mapped(tile, swap)
+
+
+def _mapped(tile: TileProgram, change: Callable[[Statement], Statement]) -> TileProgram:
+    def inside(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        return tuple(
+            replace(s, body=inside(s.body)) if isinstance(s, Loop) else change(s) for s in body
+        )
+
+    return replace(tile, body=inside(tile.body))
+
+
+BROKEN: dict[str, Callable[[TileProgram], TileProgram]] = {
+    "offset": lambda t: _mapped(t, _without_offset),
+    "repair": lambda t: _mapped(t, _without_repair),
+    "swapped": _swapped,
+}
+FRAGILE = [
+    (case, how)
+    for case in (
+        "variance_far",
+        "covariance",
+        "weighted_moment",
+        "logsumexp_of_rows",
+        "at_maximum",
+        "lanes-moments",
+        "lanes-lanes",
+        "joined-moments",
+        "moved_product",
+    )
+    for how in BROKEN
+    if BROKEN[how](program(case)) != program(case)
+    and (case, how) != ("at_maximum", "swapped")  # its repair asks whether both are the same
+]
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> host.Built:
+    table = {}
+    for case, how in FRAGILE:
+        tile = BROKEN[how](program(case))
+        table[f"{case} {how}"] = (len(table), emit_program(tile), EVERY[case]())
+    folder = tmp_path_factory.mktemp("broken")
+    return host.build([k for _, k, _ in table.values()], folder), table
+
+
+@pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
+@pytest.mark.parametrize(("case", "how"), FRAGILE)
+def test_no_part_of_a_repair_is_idle(broken: host.Built, case: str, how: str) -> None:
+    library, table = broken
+    number, cuda, made = table[f"{case} {how}"]
+    arrays = inputs(made)
+    found, interpreted = dict(arrays), dict(arrays)
+    host.run(library, number, cuda, made, found)
+    run_program([BROKEN[how](program(case))], interpreted)
+    for wrong in (found, interpreted):
+        with pytest.raises(AssertionError):
+            check(made, arrays, wrong)
+
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
+QUICK = ("standardised_long", "weighted_moment_long", "lanes-moments", "joined-grouped")
+
+
+@pytest.mark.parametrize(
+    "case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in EVERY]
+)
+def test_the_gate_takes_it_without_spills(case: str) -> None:
+    cuda = emit_program(program(case))
+    for architecture in ARCHITECTURES[1:2] if case in QUICK else ARCHITECTURES:
+        report = compile_kernel(cuda, architecture).report
+        assert report.spill_stores == report.spill_loads == 0

@@ -1,0 +1,144 @@
+typedef unsigned int nt_u32;
+typedef unsigned short nt_u16;
+typedef unsigned char nt_u8;
+typedef long long nt_i64;
+#define NT_DEV __device__ __forceinline__
+NT_DEV float nt_inf() { return __uint_as_float(0x7f800000u); }
+NT_DEV float nt_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
+// what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
+NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
+template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
+template <int B> NT_DEV nt_vec<B> nt_zeros() {
+  nt_vec<B> r;
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) r.x[k] = 0u;
+  return r;
+}
+NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld8(nt_u32* r, const void* p) { asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(p)); }
+// B bytes from an address that is a multiple of min(B, 16); KEPT keeps the line in the L1 cache
+template <int B, bool KEPT> NT_DEV nt_vec<B> nt_load(const void* p) {
+  nt_vec<B> r;
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) {
+      if constexpr (KEPT) nt_ld16_kept(r.x + 4 * k, (const char*)p + 16 * k);
+      else nt_ld16(r.x + 4 * k, (const char*)p + 16 * k);
+    }
+  } else if constexpr (B == 8) nt_ld8(r.x, p);
+  else if constexpr (B == 4) r.x[0] = *(const nt_u32*)p;
+  else if constexpr (B == 2) r.x[0] = *(const nt_u16*)p;
+  else r.x[0] = *(const nt_u8*)p;
+  return r;
+}
+template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
+template <int B> NT_DEV float nt_get_f32(const nt_vec<B>& v, int e) { return __uint_as_float(v.x[e]); }
+// whether x is to replace v as the greatest (least) so far; a NaN is extreme, and the first one stays
+template <class T> NT_DEV bool nt_above(T x, T v) { return (x > v || x != x) && v == v; }
+// another lane's copy of a plain struct
+template <class S> NT_DEV S nt_other(const S& s, int distance) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  #pragma unroll
+  for (int k = 0; k < n; k++) w[k] = __shfl_xor_sync(~0u, w[k], distance);
+  S r;
+  memcpy(&r, w, sizeof(S));
+  return r;
+}
+// partial states of THREADS neighbouring threads merged; every thread gets the result. `shared` has a
+// slot for each warp of the block, and is used once.
+template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* shared) {
+  constexpr int width = THREADS < 32 ? THREADS : 32, warps = THREADS / 32;
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  if constexpr (warps > 1) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    if (lane == 0) shared[warp] = s;
+    __syncthreads();
+    s = shared[(warp / warps) * warps + lane % warps];
+    #pragma unroll
+    for (int d = warps / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  }
+  return s;
+}
+
+// tile program extreme  [n:2/6 c:32/150]  grid (n)
+//     for blocks of c:
+//         t2[n, c] = read x[n, c]
+//         t1[n, c] = round((t2 * 2))
+//         r0[n]: i32 = argmax[c](t1), r0_before before
+//         t3[n] = where((r0_before == r0), 1, 0)
+//         t6[n, c]: bf16 = read y[n, c]
+//         t5[n, c] = where((c == r0), t6, 0)
+//         r4[n] = sum[c](t5) repaired by t3
+//         r7[n] = max[c](t1)
+//     write value[n] = r7 as f32
+//     write place[n] = r0 as i32
+//     write other[n] = r4 as f32
+extern "C" __global__ void __launch_bounds__(128, 8) extreme(
+    const float* __restrict__ p_x, const nt_u16* __restrict__ p_y, float* __restrict__ p_value, int* __restrict__ p_place, float* __restrict__ p_other) {
+  const int t = threadIdx.x % 64;
+  const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;
+  const bool live = place < 6LL;
+  const nt_i64 row = live ? place : 5LL;
+  const int i_n = (int)(row);
+  float r0_value = (-nt_inf());
+  int r0 = 0x7fffffff;
+  float r4 = 0.0f;
+  float r7 = (-nt_inf());
+  nt_vec<8> v_t2[2];
+  nt_vec<4> v_t6[2];
+  const int ru0 = i_n * 150;
+  const int ru1 = i_n * 150;
+  #pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 64) * 2;
+    v_t2[i] = c0 < 150 ? nt_load<8, false>(p_x + ru0 + c0) : nt_zeros<8>();
+    v_t6[i] = c0 < 150 ? nt_load<4, false>(p_y + ru1 + c0) : nt_zeros<4>();
+  }
+  const int r0_before = r0;
+  #pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 64) * 2;
+    if (c0 < 150) {
+      #pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int i_c = c0 + e;
+        if (nt_above((rintf(((nt_get_f32(v_t2[i], e)) * 2.0f))), r0_value) || ((rintf(((nt_get_f32(v_t2[i], e)) * 2.0f))) == r0_value && i_c < r0)) { r0_value = (rintf(((nt_get_f32(v_t2[i], e)) * 2.0f))); r0 = i_c; }
+        r7 = nt_max(r7, (rintf(((nt_get_f32(v_t2[i], e)) * 2.0f))));
+      }
+    }
+  }
+  #pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 64) * 2;
+    if (c0 < 150) {
+      #pragma unroll
+      for (int e = 0; e < 2; e++) {
+        const int i_c = c0 + e;
+        r4 = r4 + ((i_c == r0) ? (nt_get_bf16(v_t6[i], e)) : 0.0f);
+      }
+    }
+  }
+  struct State0 { float r0_value; int r0; float r4; float r7; };
+  __shared__ State0 shared0[4];
+  auto merge0 = [&](const State0& a, const State0& b) {
+    State0 c;
+    const bool take_r0 = nt_above(b.r0_value, a.r0_value) || (!nt_above(a.r0_value, b.r0_value) && b.r0 < a.r0);
+    c.r0_value = take_r0 ? b.r0_value : a.r0_value;
+    c.r0 = take_r0 ? b.r0 : a.r0;
+    c.r7 = nt_max(a.r7, b.r7);
+    c.r4 = nt_repair(a.r4, ((a.r0 == c.r0) ? 1.0f : 0.0f)) + nt_repair(b.r4, ((b.r0 == c.r0) ? 1.0f : 0.0f));
+    return c;
+  };
+  const State0 all0 = nt_reduce<64>(State0{r0_value, r0, r4, r7}, merge0, shared0);
+  r0_value = all0.r0_value;
+  r0 = all0.r0;
+  r4 = all0.r4;
+  r7 = all0.r7;
+  if (live && t == 0) p_value[i_n] = r7;
+  if (live && t == 0) p_place[i_n] = r0;
+  if (live && t == 0) p_other[i_n] = r4;
+}

@@ -1,0 +1,172 @@
+typedef unsigned int nt_u32;
+typedef unsigned short nt_u16;
+typedef unsigned char nt_u8;
+typedef long long nt_i64;
+#define NT_DEV __device__ __forceinline__
+NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16); }
+NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+// two values in one register, the first in the low half
+NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
+template <int B> NT_DEV nt_vec<B> nt_zeros() {
+  nt_vec<B> r;
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) r.x[k] = 0u;
+  return r;
+}
+NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld8(nt_u32* r, const void* p) { asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(p)); }
+NT_DEV void nt_st16(void* p, const nt_u32* r) { asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory"); }
+NT_DEV void nt_st8(void* p, const nt_u32* r) { asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" :: "l"(p), "r"(r[0]), "r"(r[1]) : "memory"); }
+// B bytes from an address that is a multiple of min(B, 16); KEPT keeps the line in the L1 cache
+template <int B, bool KEPT> NT_DEV nt_vec<B> nt_load(const void* p) {
+  nt_vec<B> r;
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) {
+      if constexpr (KEPT) nt_ld16_kept(r.x + 4 * k, (const char*)p + 16 * k);
+      else nt_ld16(r.x + 4 * k, (const char*)p + 16 * k);
+    }
+  } else if constexpr (B == 8) nt_ld8(r.x, p);
+  else if constexpr (B == 4) r.x[0] = *(const nt_u32*)p;
+  else if constexpr (B == 2) r.x[0] = *(const nt_u16*)p;
+  else r.x[0] = *(const nt_u8*)p;
+  return r;
+}
+template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) nt_st16((char*)p + 16 * k, v.x + 4 * k);
+  } else if constexpr (B == 8) nt_st8(p, v.x);
+  else if constexpr (B == 4) *(nt_u32*)p = v.x[0];
+  else if constexpr (B == 2) *(nt_u16*)p = (nt_u16)v.x[0];
+  else *(nt_u8*)p = (nt_u8)v.x[0];
+}
+// hides a register from the compiler, so that widened copies of it are not kept alive across passes
+NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
+template <int B> NT_DEV void nt_opaque(nt_vec<B>& v) {
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) nt_hide(v.x[k]);
+}
+template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
+template <int V> NT_DEV nt_vec<2 * V> nt_pack_bf16(const float* f) {
+  nt_vec<2 * V> r;
+  #pragma unroll
+  for (int k = 0; k < V / 2; k++) r.x[k] = nt_bf16x2_of_f32(f[2 * k], f[2 * k + 1]);
+  if constexpr (V == 1) r.x[0] = nt_bf16_of_f32(f[0]);
+  return r;
+}
+// another lane's copy of a plain struct
+template <class S> NT_DEV S nt_other(const S& s, int distance) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  #pragma unroll
+  for (int k = 0; k < n; k++) w[k] = __shfl_xor_sync(~0u, w[k], distance);
+  S r;
+  memcpy(&r, w, sizeof(S));
+  return r;
+}
+// partial states of THREADS neighbouring threads merged; every thread gets the result. `shared` has a
+// slot for each warp of the block, and is used once.
+template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* shared) {
+  constexpr int width = THREADS < 32 ? THREADS : 32, warps = THREADS / 32;
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  if constexpr (warps > 1) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    if (lane == 0) shared[warp] = s;
+    __syncthreads();
+    s = shared[(warp / warps) * warps + lane % warps];
+    #pragma unroll
+    for (int d = warps / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  }
+  return s;
+}
+
+// tile program grouped  [n:1/3 g:1/4 c_s:80/80]  grid (n, g)
+//     t1[n, g, c_s]: bf16 = read x[n, g, (c_s // 16), (c_s % 16)]
+//     r2[n, g] = sum[c_s](t1)
+//     t6[n, g, c_s] = ((t1 - (r2 / 80)) * (t1 - (r2 / 80)))
+//     r4[n, g] = sum[c_s](t6)
+//     t7[g, c_s]: bf16 = read w[g, (c_s // 16)]
+//     t8[g, c_s]: bf16 = read b[g, (c_s // 16)]
+//     t0[n, g, c_s] = ((((t1 - (r2 / 80)) * rsqrt(((r4 / 80) + 1e-05))) * t7) + t8)
+//     write y[n, g, (c_s // 16), (c_s % 16)] = t0 as bf16
+extern "C" __global__ void __launch_bounds__(128, 8) grouped(
+    const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
+  const int t = threadIdx.x % 4;
+  const nt_i64 place = (nt_i64)(blockIdx.x) * 32 + threadIdx.x / 4;
+  const bool live = place < 12LL;
+  const nt_i64 row = live ? place : 11LL;
+  const int i_n = (int)(row / 4);
+  const int i_g = (int)((row) % 4);
+  float r2 = 0.0f;
+  nt_vec<16> v_t1[3];
+  const int ru0 = (i_n * 320) + (i_g * 80);
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 4) * 8;
+    v_t1[i] = c0 < 80 ? nt_load<16, false>(p_x + ru0 + c0) : nt_zeros<16>();
+  }
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 4) * 8;
+    if (c0 < 80) {
+      nt_opaque(v_t1[i]);
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        r2 = r2 + (nt_get_bf16(v_t1[i], e));
+      }
+    }
+  }
+  struct State0 { float r2; };
+  __shared__ State0 shared0[4];
+  auto merge0 = [&](const State0& a, const State0& b) {
+    State0 c;
+    c.r2 = a.r2 + b.r2;
+    return c;
+  };
+  const State0 all0 = nt_reduce<4>(State0{r2}, merge0, shared0);
+  r2 = all0.r2;
+  float r4 = 0.0f;
+  float kept0[24];
+  const float ru1 = r2 * 0.0125f;
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 4) * 8;
+    if (c0 < 80) {
+      nt_opaque(v_t1[i]);
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        kept0[i * 8 + e] = ((nt_get_bf16(v_t1[i], e)) - ru1);
+        r4 = r4 + (kept0[i * 8 + e] * kept0[i * 8 + e]);
+      }
+    }
+  }
+  struct State1 { float r4; };
+  __shared__ State1 shared1[4];
+  auto merge1 = [&](const State1& a, const State1& b) {
+    State1 c;
+    c.r4 = a.r4 + b.r4;
+    return c;
+  };
+  const State1 all1 = nt_reduce<4>(State1{r4}, merge1, shared1);
+  r4 = all1.r4;
+  const float ru2 = rsqrtf(((r4 * 0.0125f) + 1e-05f));
+  const int ru3 = i_g * 5;
+  const int ru4 = (i_n * 320) + (i_g * 80);
+  #pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const int c0 = (t + i * 4) * 8;
+    if (c0 < 80) {
+      float o_y[8];
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        o_y[e] = (((kept0[i * 8 + e] * ru2) * (nt_f32_of_bf16(p_w[(ru3 + (c0 / 16))]))) + (nt_f32_of_bf16(p_b[(ru3 + (c0 / 16))])));
+      }
+      if (live) nt_store<16>(p_y + ru4 + c0, nt_pack_bf16<8>(o_y));
+    }
+  }
+}
