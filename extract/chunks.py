@@ -20,10 +20,11 @@ from nautile.dtypes import DTYPES
 from nautile.extract.device import Device
 from nautile.extract.grouping import most_shared
 from nautile.extract.kernel import Part, Prediction
+from nautile.extract.masks import alive, pass_mask
 from nautile.extract.priced import Priced
 from nautile.extract.roofline import price
 from nautile.extract.split import Outputs, Split, launches
-from nautile.terms import Axis
+from nautile.terms import Axis, Online, Reduce, Term
 
 __all__ = ["Divided", "best_split", "divided"]
 
@@ -87,9 +88,9 @@ class _Search:
         return self.known[split]
 
     def best(self, row: Sequence[Split]) -> Split:
-        """The best of splits in order of their chunks, downhill from the middle: more chunks fill
-        the device until their states cost more than they bring."""
-        at = len(row) // 2
+        """The best of splits in order of their chunks, downhill from the best of every third: more
+        chunks fill the device until their states cost more than they bring."""
+        at = min(range(len(row) % 3 // 2, len(row), 3), key=lambda k: self.seconds(row[k]))
         for step in (1, -1):
             while 0 <= at + step < len(row) and self._better(row[at + step], row[at]):
                 at += step
@@ -148,7 +149,8 @@ def _splits(whole: Priced) -> list[list[Split]]:
     grouped = max(1, fewest // most_shared(whole.body.outputs))
     rows = []
     for axis in _axes(whole):
-        counts = _counts(axis, {fewest, taken, grouped}, whole.device.sms)
+        most = WAVES * whole.device.sms / _live(whole, axis)
+        counts = _counts(axis, {fewest, taken, grouped}, most)
         lengths = {_length(axis.extent, count) for count in counts}
         row = [Split(axis, n) for n in sorted(lengths, reverse=True) if n < axis.extent]
         rows += [row] if row else []
@@ -156,17 +158,29 @@ def _splits(whole: Priced) -> list[list[Split]]:
 
 
 def _axes(whole: Priced) -> list[Axis]:
-    first = {r.axis for r, k in whole.body.stage.items() if k == 0}  # type: ignore[attr-defined]
+    first = {_reduced(r) for r, k in whole.body.stage.items() if k == 0}
     return [a for a in whole.body.reduced if a in first and 2 * SHORTEST <= a.extent < 2**31]
 
 
-def _counts(axis: Axis, blocks: Iterable[int], sms: int) -> list[int]:
-    """Chunk counts that give about a wave of blocks or a few."""
+def _live(whole: Priced, axis: Axis) -> float:
+    """The share of the axis that masks leave."""
+    firsts = [r for r, k in whole.body.stage.items() if k == 0 and _reduced(r) == axis]
+    mask = pass_mask(firsts)
+    return alive(mask, {axis: SHORTEST}, axis) if mask else 1.0
+
+
+def _reduced(term: Term) -> Axis:
+    assert isinstance(term, (Reduce, Online))
+    return term.axis
+
+
+def _counts(axis: Axis, blocks: Iterable[int], total: float) -> list[int]:
+    """Chunk counts that give `total` blocks at most: powers of two, and eighths of that."""
     found: set[int] = set()
     for own in blocks:
-        most = min(axis.extent // SHORTEST, WAVES * sms // own)
+        most = min(axis.extent // SHORTEST, int(total / own))
         found |= {2**k for k in range(1, 31) if 2**k <= most}
-        found |= {n for k in (1, 2, 4) if 2 <= (n := k * sms // own) <= most}
+        found |= {n for k in (2, 4, 8) if 2 <= (n := int(total / k / own)) <= most}
     return sorted(found)
 
 

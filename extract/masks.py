@@ -144,7 +144,7 @@ def alive(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> float:
 
 def alive_and_busy(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> tuple[float, float]:
     """The share of the blocks that the pass has to run, and of the places along the other axes
-    where it has to run any."""
+    where it has to run any. (Where it has to run none, it runs one.)"""
     axes = sorted({a for form, _ in mask for a, _ in form} | {stream})
     starts = [np.arange(0, a.extent, max(1, tiles.get(a, a.extent))) for a in axes]
     if math.prod(len(s) for s in starts) > 4_000_000:
@@ -158,4 +158,5 @@ def alive_and_busy(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> tuple
             least = least + c * (grids[axis] if c > 0 else last)
         keep = keep & (least <= 0)
     whole = np.broadcast_to(keep, [len(s) for s in starts])
-    return float(whole.mean()), float(whole.any(axis=axes.index(stream)).mean())
+    runs = whole.sum(axis=axes.index(stream))
+    return float(np.maximum(runs, 1).mean()) * runs.size / whole.size, float((runs > 0).mean())

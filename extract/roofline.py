@@ -120,12 +120,14 @@ class _Pricing:
         """For each pass the share of its blocks that its mask leaves; the blocks of the grid that
         have anything to do."""
         kept, most = {}, self.one * 0
+        inner = {a for a, _ in self.body.nested}
         for axis, k in self.body.passes:
             roots = [r for r, s in self.body.stage.items() if s == k and _axis(r) == axis]
             mask = pass_mask(roots) if roots and not self._stored_in(axis, k) else frozenset()
             kept[axis, k], busy = self._alive(mask, axis) if mask else (self.one, self.one)
-            most = np.maximum(most, busy)
-        return kept, self.blocks * (most if kept else self.one)
+            most = most if axis in inner else np.maximum(most, busy)
+        most = np.where(most > 0, most, 1)
+        return kept, np.maximum(1, self.blocks * most)
 
     def _stored_in(self, axis: Axis, k: int) -> bool:
         bag = self.body.passes[axis, k]
@@ -408,10 +410,10 @@ class _Pricing:
         return np.where(alone & (not is_chain(self.body)), LONE, 1.0)
 
     def _steps(self) -> Vector:
-        """Trips of one block's loops, all passes together."""
+        """Trips of the loops of one block that has anything to do, all passes together."""
         total = self.one * 0
         for axis, k in self.body.passes:
-            trips = self.count[axis] * self.kept[axis, k]
+            trips = self.count[axis] * self.kept[axis, k] * self.blocks / self.busy
             for inner, outer in self.body.nested:
                 if inner == axis:
                     trips = trips * np.where(self.streamed[outer], self.count[outer], 1)
