@@ -18,6 +18,7 @@ from nautile.codegen.rows.accesses import FIRST, Access
 from nautile.codegen.rows.geometry import geometry
 from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.merging import merge_function
+from nautile.codegen.rows.prologue import prologue
 from nautile.codegen.rows.reading import CHUNK, WITHIN, Reader, row_dependent
 from nautile.codegen.rows.states import declared, fields, moved, state_type, update
 from nautile.codegen.rows.strided import emit_strided
@@ -37,7 +38,7 @@ _MAX_BLOCKS = 2**31 - 1
 
 def emit_rows(program: RowProgram, name: str, precise: bool) -> CudaKernel:
     """The kernel of a row program."""
-    cross = cross_axis(program)
+    cross = cross_axis(program) if program.shared is None else None
     if cross is not None:
         return emit_transposed(program, cross, name, precise)
     if program.lane is not None:
@@ -87,6 +88,10 @@ class _Emitter(Reader):
 
     def kernel(self) -> CudaKernel:
         self._head()
+        if self.rows.shared is not None:
+            # What the elements read is on its way while the threads fold and merge.
+            self._preload(self._wanted(self.rows.passes[0]))
+            self.put(*prologue(self, self.rows.shared))
         g = self.shape
         lasting = g.resident and g.chunks == 1
         keep = kept_values(self.rows, g.held * g.width) if lasting else ()
@@ -296,4 +301,6 @@ class _Emitter(Reader):
 def _buffers(rows: RowProgram) -> tuple[list[Buffer], list[Buffer]]:
     inputs = list(dict.fromkeys(r.buffer for r in rows.reads.values()))
     writes = [w for p in rows.passes for w in p.writes] + [w for s in rows.stores for w in s]
+    if rows.shared is not None:
+        writes += [w for s in rows.shared.stores for w in s]
     return inputs, list(dict.fromkeys(w.buffer for w in writes))

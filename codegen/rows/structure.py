@@ -48,7 +48,8 @@ class Pass:
 @dataclass(slots=True)
 class RowProgram:
     """`passes[k]`, then the row values of `stores[k]`; stores[0] come before every pass. `lane` is
-    the row axis that memory runs along, where that is not the column."""
+    the row axis that memory runs along, where that is not the column. `shared` is a program of
+    folds over another axis, which come before the elements and are the same for all columns."""
 
     program: TileProgram
     column: Axis
@@ -58,6 +59,7 @@ class RowProgram:
     passes: list[Pass]
     stores: list[list[Write]]
     lane: Axis | None = None
+    shared: RowProgram | None = None
 
     def expand(self, term: Term) -> Term:
         """The term over Reads and folds alone: Maps are replaced by what they compute."""
@@ -92,12 +94,42 @@ def as_rows(program: TileProgram) -> RowProgram | None:
     reads = {s.target.name: s for s in statements if isinstance(s, Read)}
     maps = {s.target.name: s for s in statements if isinstance(s, Map)}
     found = RowProgram(program, column, rows, reads, maps, [], [[]])
+    elements = _elements(found, statements)
+    if elements is not None:
+        return _apart(found, elements)
     if any(isinstance(s, Fold) for s in statements):
         found.lane = lane_axis(found)
         if found.lane is None and strided(reads.values(), column):
             return None
     _schedule(found)
     return found
+
+
+def _elements(rows: RowProgram, statements: list[Statement]) -> Axis | None:
+    """The row axis that results are stored along and no fold concerns."""
+    folds = [s for s in statements if isinstance(s, Fold)]
+    moves = [t for f in folds for t in (f.repair, f.offset) if t is not None]
+    folded = frozenset[Axis]().union(*(rows.expand(Ref(f.source)).free for f in folds))
+    folded |= frozenset[Axis]().union(*(f.target.axes for f in folds), *(t.axes for t in moves))
+    writes = [s for s in statements if isinstance(s, Write) and s.coordinates]
+    if not folds or any(rows.column in c.free for w in writes for c in w.coordinates):
+        return None
+    last = [w.coordinates[-1] for w in writes]
+    free = [c.axis for c in last if isinstance(c, Index) and c.axis not in folded]
+    return max(free, key=lambda a: a.extent, default=None)
+
+
+def _apart(found: RowProgram, elements: Axis) -> RowProgram:
+    """The elements along one axis, after the folds along another."""
+    rows = tuple(a for a in found.rows if a != elements)
+    folds = RowProgram(found.program, found.column, rows, found.reads, found.maps, [], [[]])
+    _schedule(folds)
+    every = [w for stores in folds.stores for w in stores]
+    step = Pass([], [w for w in every if any(elements in c.free for c in w.coordinates)], [[]])
+    folds.stores = [[w for w in stores if w not in step.writes] for stores in folds.stores]
+    made = RowProgram(found.program, elements, rows, found.reads, found.maps, [step], [[], []])
+    made.shared = folds
+    return made
 
 
 def strided(reads: Iterable[Read], axis: Axis) -> bool:

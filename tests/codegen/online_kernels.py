@@ -304,6 +304,45 @@ JOINED: dict[str, Callable[[], Kernel]] = {
     "channels_last": lambda: channels(last=True),
 }
 
+
+def merged_softmax(n: int = 3, p: int = 9, c: int = 301, dtype: str = "bf16") -> Kernel:
+    """The second launch of a split softmax: states are merged, then elements follow."""
+    i, k, j = ax("n", n), ax("p", p), ax("c", c)
+    top, part = load("top", i, k, dtype="f32"), load("part", i, k, dtype="f32")
+    m = Reduce("max", k, top)
+    total = Reduce("sum", k, op("mul", part, op("exp", op("sub", top, m))))
+    x = load("x", i, j, dtype=dtype)
+    term = op("div", op("exp", op("sub", x, m)), total)
+    outputs = [
+        out("y", (i, j), term, dtype),
+        out("lse", (i,), op("add", m, op("log", total)), "f32"),
+    ]
+    return kernel("second", outputs, {i: 1, j: 64, k: p})
+
+
+def merged_moments(n: int = 40, p: int = 5, c: int = 30) -> Kernel:
+    """States of a variance merged by the pairwise update, then the elements standardised."""
+    i, k, j = ax("n", n), ax("p", p), ax("c", c)
+    count, total = load("count", i, k, dtype="i32"), load("total", i, k, dtype="f32")
+    mean = op("div", total, op("max", count, 1))
+    whole, every = Reduce("sum", k, total), Reduce("sum", k, count)
+    far = op("sub", mean, op("div", whole, every))
+    moved = op("mul", count, op("mul", far, far))
+    squares = Reduce("sum", k, op("add", op("abs", load("m2", i, k, dtype="f32")), moved))
+    spread = op("rsqrt", op("add", op("div", squares, every), 1e-5))
+    x = load("x", j, i, dtype="f32")
+    term = op("mul", op("sub", x, op("div", whole, every)), spread)
+    return kernel("states", [out("y", (i, j), term, "f32")], {i: 8, j: 16, k: p})
+
+
+SHARED: dict[str, Callable[[], Kernel]] = {
+    "softmax": merged_softmax,
+    "softmax_aligned": lambda: merged_softmax(2, 128, 4096, "f32"),
+    "softmax_long": lambda: merged_softmax(1, 300, 20000),
+    "softmax_short": lambda: merged_softmax(70, 2, 3, "f32"),
+    "moments": merged_moments,
+}
+
 ONLINE: dict[str, Callable[[], Kernel]] = {
     "variance": variance,
     "variance_far": lambda: variance(mean=1000.0),

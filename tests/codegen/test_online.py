@@ -8,7 +8,7 @@ from pathlib import Path
 
 import host
 import pytest
-from online_kernels import JOINED, LANES, ONLINE
+from online_kernels import JOINED, LANES, ONLINE, SHARED
 from sample_values import check, inputs
 
 from nautile.codegen.compile import compile_kernel
@@ -31,6 +31,7 @@ from nautile.terms import Term, transform
 
 EVERY = ONLINE | {f"lanes-{c}": made for c, made in LANES.items()}
 EVERY |= {f"joined-{c}": made for c, made in JOINED.items()}
+EVERY |= {f"shared-{c}": made for c, made in SHARED.items()}
 GENERAL = [c for c in EVERY if not c.endswith(("_long", "_many"))]
 
 
@@ -88,6 +89,14 @@ def test_memory_across_the_rows_has_its_own_form() -> None:
         rows = as_rows(program(f"lanes-{case}"))
         assert rows is not None
         assert rows.lane is not None
+
+
+def test_what_all_columns_share_is_folded_before_them() -> None:
+    for case in SHARED:
+        rows = as_rows(program(f"shared-{case}"))
+        assert rows is not None
+        assert rows.shared is not None
+        assert not any(p.folds for p in rows.passes)
 
 
 def test_folds_inside_folds_are_rows() -> None:
