@@ -35,7 +35,7 @@ from nautile.codegen.tile import (
 )
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
-from nautile.terms import Index, Term
+from nautile.terms import Index, Term, walk
 
 __all__ = ["emit_general"]
 
@@ -149,7 +149,8 @@ class _Emitter(Folds, Sums):
         )
 
     def _uniform(self, term: Term | None, default: str) -> str:
-        if term is None:
+        """A bound; one that a tile gives is left to the mask itself."""
+        if term is None or any(isinstance(t, Ref) for t in walk(term)):
             return default
 
         def leaf(node: Term) -> str:

@@ -14,17 +14,19 @@ from nautile.codegen.tile import (
     Map,
     Mma,
     Read,
+    Ref,
     Statement,
     Tile,
     TileProgram,
+    Write,
     walk_statements,
 )
 from nautile.codegen.types import carrier
 from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
-from nautile.terms import Axis
+from nautile.terms import Axis, Term, walk
 
-__all__ = ["THREADS", "Layout", "Micro", "fitted"]
+__all__ = ["THREADS", "Layout", "Micro", "fitted", "followed"]
 
 THREADS = 256
 _SHARED_LIMIT = 92 * 1024
@@ -193,7 +195,34 @@ def _late(program: TileProgram) -> bool:
     loops = [s for s in program.body if isinstance(s, Loop)]
     inside = [s for loop in loops for s in loop.body]
     every = [s for s in walk_statements(program.body) if isinstance(s, Mma)]
+    if any(followed(program, s) for s in every):
+        return False
     return len(loops) == 1 and all(s in inside and loops[0].axis in s.axes for s in every)
+
+
+def followed(program: TileProgram, mma: Mma) -> bool:
+    """Whether the loop that carries the contraction reads its running value."""
+    loops = [s for s in walk_statements(program.body) if isinstance(s, Loop) and mma in s.body]
+    return any(mma.target in used(s) for loop in loops for s in walk_statements(loop.body))
+
+
+def used(statement: Statement) -> set[Tile]:
+    """The tiles that a statement reads."""
+    terms: tuple[Term, ...] = ()
+    tiles: tuple[Tile | None, ...] = ()
+    match statement:
+        case Read(_, _, coordinates):
+            terms = coordinates
+        case Map(_, value):
+            terms = (value,)
+        case Fold():
+            tiles = (statement.source, statement.repair, statement.offset)
+        case Mma(_, left, right):
+            tiles = (left, right, statement.repair, statement.offset)
+        case Write(_, coordinates, source):
+            terms, tiles = coordinates, (source,)
+    found = {t.tile for t in walk(*terms) if isinstance(t, Ref)}
+    return found | {t for t in tiles if t is not None}
 
 
 def _value_tile(fold: Fold) -> Tile:

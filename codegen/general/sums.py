@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nautile.codegen.general.block import Block
-from nautile.codegen.general.layout import THREADS, Micro
+from nautile.codegen.general.layout import THREADS, Micro, followed
 from nautile.codegen.rows.states import moved
 from nautile.codegen.tile import (
     Mma,
@@ -40,7 +40,7 @@ class Sums(Block):
             wide = m.column_items * m.column
             right = _Side("right", mma.right, m.column_axes, m.columns, wide, pitches[1])
             (self._ahead if m.prefetched else self._in_turn)(mma, m, (left, right))
-        if not self._carries(mma):
+        if not self._carries(mma) or followed(self.program, mma):
             self._spill(mma)
 
     def _in_turn(self, mma: Mma, m: Micro, sides: tuple[_Side, _Side]) -> None:

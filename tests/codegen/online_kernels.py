@@ -130,6 +130,20 @@ def moved_product(n: int = 20, c: int = 90, d: int = 12) -> Kernel:
     return kernel("product", [out("y", (i, e), mixed_moment(x, v, j), "f32")], {i: 8, j: 16}, (j,))
 
 
+def followed_product(n: int = 12, c: int = 60, d: int = 10) -> Kernel:
+    """A contraction whose running value other terms follow. A sum of squared running products has
+    no block form, so the tile is one position."""
+    i, j, e = ax("n", n), ax("c", c), ax("e", d)
+    x, v = load("x", i, j, dtype="f32"), load("v", j, e, dtype="f32")
+    product = Running(Reduce("sum", j, op("mul", x, v)))
+    term = Online(j, ONE, op("mul", product, product))
+    outputs = [
+        out("y", (i, e), term, "f32"),
+        out("z", (i, e), Reduce("sum", j, op("mul", x, v)), "f32"),
+    ]
+    return kernel("followed", outputs, {i: 8, j: 1, e: d}, (j,))
+
+
 def logsumexp_of_rows(n: int = 7, c: int = 140) -> Kernel:
     """A shifted sum over rows that a mask may empty up to one element."""
     i, j = ax("n", n), ax("c", c)
@@ -362,5 +376,6 @@ ONLINE: dict[str, Callable[[], Kernel]] = {
     "at_minimum": lambda: at_extreme(monoid="argmin"),
     "at_maximum_long": lambda: at_extreme(n=1, c=33000, ties=False),
     "moved_product": moved_product,
+    "followed_product": followed_product,
     "logsumexp_of_rows": logsumexp_of_rows,
 }
