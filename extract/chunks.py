@@ -20,7 +20,7 @@ from nautile.dtypes import DTYPES
 from nautile.extract.device import Device
 from nautile.extract.grouping import most_shared
 from nautile.extract.kernel import Part, Prediction
-from nautile.extract.masks import alive, pass_mask
+from nautile.extract.masks import alive, pass_mask, span
 from nautile.extract.priced import Priced
 from nautile.extract.roofline import price
 from nautile.extract.split import Outputs, Split, launches
@@ -149,10 +149,10 @@ def _splits(whole: Priced) -> list[list[Split]]:
     grouped = max(1, fewest // most_shared(whole.body.outputs))
     rows = []
     for axis in _axes(whole):
-        most = WAVES * whole.device.sms / _live(whole, axis)
-        counts = _counts(axis, {fewest, taken, grouped}, most)
-        lengths = {_length(axis.extent, count) for count in counts}
-        row = [Split(axis, n) for n in sorted(lengths, reverse=True) if n < axis.extent]
+        extent, (first, stop), live = _live(whole, axis)
+        counts = _counts(extent, {fewest, taken, grouped}, WAVES * whole.device.sms / live)
+        lengths = {_length(extent, count) for count in counts}
+        row = [Split(axis, n, first, stop) for n in sorted(lengths, reverse=True) if n < extent]
         rows += [row] if row else []
     return rows
 
@@ -162,11 +162,16 @@ def _axes(whole: Priced) -> list[Axis]:
     return [a for a in whole.body.reduced if a in first and 2 * SHORTEST <= a.extent < 2**31]
 
 
-def _live(whole: Priced, axis: Axis) -> float:
-    """The share of the axis that masks leave."""
+def _live(whole: Priced, axis: Axis) -> tuple[int, tuple[int, int], float]:
+    """How many positions of the axis masks leave, from where to where (as a split's span), and
+    the share of those that they leave on average."""
     firsts = [r for r, k in whole.body.stage.items() if k == 0 and _reduced(r) == axis]
     mask = pass_mask(firsts)
-    return alive(mask, {axis: SHORTEST}, axis) if mask else 1.0
+    first, stop = span(mask, axis)
+    first = first // SHORTEST * SHORTEST
+    kept = alive(mask, {axis: SHORTEST}, axis) if mask else 1.0
+    end = stop if stop < axis.extent else 0
+    return stop - first, (first, end), min(1.0, kept * axis.extent / (stop - first))
 
 
 def _reduced(term: Term) -> Axis:
@@ -174,11 +179,11 @@ def _reduced(term: Term) -> Axis:
     return term.axis
 
 
-def _counts(axis: Axis, blocks: Iterable[int], total: float) -> list[int]:
+def _counts(extent: int, blocks: Iterable[int], total: float) -> list[int]:
     """Chunk counts that give `total` blocks at most: powers of two, and eighths of that."""
     found: set[int] = set()
     for own in blocks:
-        most = min(axis.extent // SHORTEST, int(total / own))
+        most = min(extent // SHORTEST, int(total / own))
         found |= {2**k for k in range(1, 31) if 2**k <= most}
         found |= {n for k in (2, 4, 8) if 2 <= (n := int(total / k / own)) <= most}
     return sorted(found)

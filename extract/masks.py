@@ -16,7 +16,7 @@ import numpy as np
 from nautile.extract.footprint import Affine, affine
 from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term
 
-__all__ = ["Conjunct", "Mask", "alive", "alive_and_busy", "conjuncts", "pass_mask"]
+__all__ = ["Conjunct", "Mask", "alive", "alive_and_busy", "conjuncts", "pass_mask", "span"]
 
 Conjunct = tuple[tuple[tuple[Axis, int], ...], int]  # sum c * axis + constant <= 0
 Mask = frozenset[Conjunct]
@@ -134,6 +134,20 @@ def _comparison(operation: str, a: Affine, b: Affine) -> Mask:
 
 def _conjunct(form: Affine, strict: int) -> Conjunct:
     return tuple(sorted(form.coefficients.items())), form.constant + strict
+
+
+def span(mask: Mask, axis: Axis) -> tuple[int, int]:
+    """The first position of the axis at which the mask may hold, and the one after the last; the
+    whole axis where it never holds."""
+    first, stop = 0, axis.extent
+    for form, constant in mask:
+        slope = dict(form).get(axis, 0)
+        least = constant + sum(min(0, c * (a.extent - 1)) for a, c in form if a != axis)
+        if slope > 0:
+            stop = min(stop, -least // slope + 1)
+        elif slope < 0:
+            first = max(first, -(-least // -slope))
+    return (first, stop) if first < stop else (0, axis.extent)
 
 
 def alive(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> float:

@@ -1,7 +1,7 @@
 """A reduction split over blocks: partial states of chunks, and the kernel that merges them.
 
 ```
-Split  ::= axis, chunks, length         position = chunk * length + place
+Split  ::= axis, chunks, length, span   position = chunk * length + place + first
 Launch ::= outputs                      partial states over [.., chunk, ..], or merged results
 ```
 
@@ -14,6 +14,9 @@ are an axis of its grid. In the second a state is what merging its chunks gives:
   offset bring a partial sum S from the old running values of its carriers (here a chunk's) to the
   new ones (here the merged ones), as they do along a stream;
 - argmax and argmin, the place within the first chunk that holds the extreme.
+
+Positions outside the span add nothing to any of the reductions (a mask empties them), so chunks
+cover the span alone.
 
 What waits for these reductions, later passes over j included, follows in the second launch, which
 is split again where it reduces over j. Every launch is ordinary terms. Sources: split-K of GEMM
@@ -29,7 +32,7 @@ from dataclasses import dataclass, field
 from nautile.extract.body import inner_terms, needs
 from nautile.extract.contractions import contracts
 from nautile.extract.grouping import grouped
-from nautile.extract.masks import conjuncts, pass_mask
+from nautile.extract.masks import conjuncts, pass_mask, span
 from nautile.terms import (
     Axis,
     Before,
@@ -61,19 +64,28 @@ _WHOLE = {"i32": 2**31, "i64": 2**63}
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`chunks` chunks of `length` positions of an axis; the last may be shorter, none is empty."""
+    """`chunks` chunks of `length` positions of an axis, from `first` up to `stop` (0: the end); the
+    last may be shorter, none is empty."""
 
     axis: Axis
     length: int
+    first: int = 0
+    stop: int = 0
 
     @property
     def chunks(self) -> int:
-        return -(-self.axis.extent // self.length)
+        return -(-((self.stop or self.axis.extent) - self.first) // self.length)
 
     @property
     def ragged(self) -> bool:
-        """Whether the last chunk is shorter than the others."""
-        return self.axis.extent % self.length != 0
+        """Whether the last chunk has positions beyond the end of the axis."""
+        return self.first + self.chunks * self.length > self.axis.extent
+
+    def over(self, reductions: Iterable[Reduction]) -> Split:
+        """The split, or that of the whole axis where one of the reductions needs more."""
+        first, stop = span(pass_mask(reductions), self.axis)
+        inside = self.first <= first and stop <= (self.stop or self.axis.extent)
+        return self if inside else Split(self.axis, self.length)
 
 
 def launches(outputs: Outputs, split: Split, names: Names) -> tuple[Outputs, ...]:
@@ -83,7 +95,7 @@ def launches(outputs: Outputs, split: Split, names: Names) -> tuple[Outputs, ...
     made: list[Outputs] = []
     left = outputs
     while firsts := _firsts(left, split.axis):
-        once = _Splitting.of(left, firsts, split, names)
+        once = _Splitting.of(left, firsts, split.over(firsts), names)
         merged = once.merged_outputs(left)
         if merged is None or not once.states:
             return ()
@@ -143,8 +155,13 @@ class _Splitting:
     @property
     def position(self) -> Term:
         """The position on the whole axis."""
-        first = apply("mul", Index(self.chunk), Const(self.split.length))
-        return apply("add", first, Index(self.place))
+        return self._at(Index(self.place))
+
+    def _at(self, place: Term) -> Term:
+        """The position on the whole axis of a place in the chunk."""
+        chunk = apply("mul", Index(self.chunk), Const(self.split.length))
+        moved = apply("add", chunk, place)
+        return apply("add", moved, Const(self.split.first)) if self.split.first else moved
 
     @property
     def inside(self) -> Term:
@@ -260,8 +277,7 @@ class _Splitting:
             return root
         value = self.state(reduce_(_EXTREMES[root.monoid], self.split.axis, root.body))
         if root not in self.states:
-            place = apply("mul", Index(self.chunk), Const(self.split.length))
-            self._store(root, apply("add", place, self.within(root)))
+            self._store(root, self._at(self.within(root)))
         first = reduce_(root.monoid, self.chunk, value)
         here = apply("eq", Index(self.chunk), first)
         place = apply("where", here, self.states[root].load, Const(0))

@@ -137,6 +137,27 @@ def test_a_chunk_that_a_mask_empties_adds_nothing(length: int) -> None:
     assert np.isfinite(found[1:]).all()
 
 
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_chunks_cover_what_a_mask_leaves(length: int) -> None:
+    """Positions 3..8 of 12; the last chunk may run on beneath the mask, and beyond the end."""
+    within = apply("and", apply("le", Const(3), POSITIONS), apply("lt", POSITIONS, Const(9)))
+    x = apply("where", within, X, Const(-INF))
+    made = output(apply("div", online(V, x), online(None, x)), N, E)
+    arrays = {"X": special(0), "V": np.random.default_rng(0).normal(size=(12, 2))}
+    parts = launches((made,), Split(J, length, 3, 9), names())
+    np.testing.assert_allclose(value(parts, arrays), value(((made,),), arrays), rtol=1e-12)
+    assert parts[0][0].buffer.shape[1] == -(-6 // length)
+
+
+def test_a_span_that_is_too_short_is_the_whole_axis() -> None:
+    made = output(reduce_("sum", J, X), N)
+    (states, _) = launches((made,), Split(J, 4, 4, 8), names())
+    assert states[0].buffer.shape == (3, 3)
+    late = apply("where", apply("lt", Const(5), POSITIONS), X, Const(0.0))
+    (states, _) = launches((output(reduce_("sum", J, late), N),), Split(J, 4, 6), names())
+    assert states[0].buffer.shape == (3, 2)
+
+
 def mean(moment: Callable[[Term], Term]) -> Term:
     count = reduce_("sum", J, apply("add", apply("mul", Const(0.0), X), Const(1.0)))
     return apply("div", moment(reduce_("sum", J, X)), moment(count))

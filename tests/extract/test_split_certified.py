@@ -185,7 +185,7 @@ def test_a_wrong_merge_fails_its_certificate(mutant: Callable[[Term], Term]) -> 
 
 
 @pytest.mark.parametrize("longest", [16, 256, 1024])
-@pytest.mark.parametrize("name", ["decode", "logsumexp", "softmax"])
+@pytest.mark.parametrize("name", ["decode", "logsumexp", "softmax", "window"])
 def test_both_sides_agree_over_shorter_axes(name: str, longest: int) -> None:
     """Chunks and places become shorter together, as the axis of the source does."""
     program, plan = chosen(PROGRAMS[name])

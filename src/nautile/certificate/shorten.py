@@ -4,7 +4,8 @@ One element of a loss over a large vocabulary may need 10**12 products. An ident
 terms that holds for every extent can be looked at on shorter reductions: both sides keep their
 constants and their tensors, and every axis walks its first positions only. A position that two
 axes make together, `i * length + j` with j below the length (where a reduction is split), walks as
-many: both axes become shorter, and the length with them.
+many: both axes become shorter, and the length with them; what is added to it (a window's first
+position) is left out.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ class _Shorter:
 
     def _position(self, term: Term) -> Term | None:
         """A position of two axes, its length that of the second one."""
+        match term:
+            case Apply("add", (whole, Const(int()))) if _pair(whole):
+                return self._position(whole)
         pair = _pair(term)
         if pair is None or pair[1] not in self.pairs:
             return None
@@ -92,14 +96,25 @@ def _pair(term: Term) -> tuple[Axis, Axis] | None:
     return None
 
 
+def _start(term: Term) -> tuple[tuple[Axis, Axis], int] | None:
+    """The axes of a position, and what is added to it."""
+    match term:
+        case Apply("add", (whole, Const(int(start)))) if pair := _pair(whole):
+            return pair, start
+    pair = _pair(term)
+    return (pair, 0) if pair else None
+
+
 def _pairs(roots: Iterable[Term], longest: int) -> dict[Axis, int]:
     """Extents of the axes that make positions together, more than `longest` of them. Where no two
     lengths make `longest` positions, they stay as they are, as does the axis that they replace."""
     terms = list(walk(*roots))
     found: dict[Axis, int] = {}
-    for pair in filter(None, map(_pair, terms)):
+    for pair, start in filter(None, map(_start, terms)):
         first, second = (a.extent for a in pair)
-        if first * second > longest and found.keys().isdisjoint(pair):
+        if start + first * second > longest >= first * second:
+            found |= dict(zip(pair, (first, second), strict=True))
+        elif first * second > longest and found.keys().isdisjoint(pair):
             fitted = _fitted(first, second, longest)
             found |= dict(zip(pair, fitted or (first, second), strict=True))
             if fitted is None:
