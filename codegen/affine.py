@@ -2,7 +2,8 @@
 
 A conjunct `alpha * s + g <= 0`, with g an integer term of other indices, bounds the blocks of s:
 past one block it holds nowhere, up to another it holds everywhere. Extremes of g over a block come
-from interval arithmetic on the origins. `and` intersects ranges, `or` spans them, `not` moves
+from interval arithmetic on the origins; an integer that is read once a block (a length) is its own
+extreme. `and` intersects ranges, `or` spans them, `not` moves
 inwards; an atom of another form bounds nothing and is whole nowhere.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from nautile.codegen.tile import Ref, Tile
 from nautile.terms import Apply, Axis, Const, Index, Term, apply
 
 __all__ = ["Range", "integer", "ranges"]
@@ -37,10 +39,17 @@ class Range:
 _UNKNOWN = Range(whole_first=_NEVER)
 
 
-def ranges(predicate: Term, axis: Axis, tiles: Mapping[Axis, int], origins: set[Axis]) -> Range:
+def ranges(
+    predicate: Term,
+    axis: Axis,
+    tiles: Mapping[Axis, int],
+    origins: set[Axis],
+    read: frozenset[str] = frozenset(),
+) -> Range:
     """The blocks of `axis` that matter to a predicate. `origins` are the axes whose tile origin is
-    known where the loop starts; other axes are taken over their whole extent."""
-    return _Ranges(axis, tiles, origins).of(predicate, True)
+    known where the loop starts; other axes are taken over their whole extent. `read` names the
+    tiles that are read before it."""
+    return _Ranges(axis, tiles, origins, read).of(predicate, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class _Ranges:
     axis: Axis
     tiles: Mapping[Axis, int]
     origins: set[Axis]
+    read: frozenset[str]
 
     def of(self, term: Term, positive: bool) -> Range:
         match term:
@@ -144,6 +154,8 @@ class _Ranges:
                 return term
             case Index(axis):
                 return self._end(axis, most)
+            case Ref(tile) if tile.name in self.read and self._is_one(tile):
+                return term
             case Apply("add" | "min" | "max", (a, b)):
                 return self._both(term.operation, a, b, most, most)
             case Apply("sub", (a, b)):
@@ -160,6 +172,11 @@ class _Ranges:
             case Apply("mod", (_, Const(int(c)))) if c > 0:
                 return Const(c - 1 if most else 0)
         return None
+
+    def _is_one(self, tile: Tile) -> bool:
+        """Whether the tile holds one integer."""
+        alone = all(a in self.origins and self.tiles[a] == 1 for a in tile.axes)
+        return alone and tile.dtype in ("i32", "i64")
 
     def _both(self, operation: str, a: Term, b: Term, x: bool, y: bool) -> Term | None:
         left, right = self._extreme(a, x), self._extreme(b, y)

@@ -242,6 +242,8 @@ class _Block:
             return default
 
         def leaf(node: Term) -> Array | None:
+            if isinstance(node, Ref):
+                return self.values[node.tile.name].reshape(())
             return np.asarray(self.origin[node.axis]) if isinstance(node, Index) else None
 
         return int(evaluate(term, leaf, {}))

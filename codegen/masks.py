@@ -23,6 +23,7 @@ from nautile.codegen.tile import (
     Loop,
     Map,
     Mma,
+    Read,
     Ref,
     Statement,
     TileProgram,
@@ -48,7 +49,8 @@ class _Mask:
 def with_mask_bounds(program: TileProgram) -> TileProgram:
     """The program with bounds on the loops whose blocks a mask empties."""
     masked = dict(program.masked)
-    body = _bounded(program.body, program.tiles, set(program.grid), masked)
+    read = frozenset(s.target.name for s in program.body if isinstance(s, Read))
+    body = _bounded(program.body, program.tiles, set(program.grid), masked, read)
     return replace(program, body=body, masked=masked)
 
 
@@ -57,25 +59,30 @@ def _bounded(
     tiles: Mapping[Axis, int],
     origins: set[Axis],
     masked: dict[str, Term],
+    read: frozenset[str],
 ) -> tuple[Statement, ...]:
     done: list[Statement] = []
     for statement in body:
         if isinstance(statement, Loop):
-            bounds = _loop_bounds(statement, tiles, origins, masked)
-            inner = _bounded(statement.body, tiles, origins | {statement.axis}, masked)
+            bounds = _loop_bounds(statement, tiles, origins, masked, read)
+            inner = _bounded(statement.body, tiles, origins | {statement.axis}, masked, read)
             statement = Loop(statement.axis, inner, bounds)
         done.append(statement)
     return tuple(done)
 
 
 def _loop_bounds(
-    loop: Loop, tiles: Mapping[Axis, int], origins: set[Axis], masked: dict[str, Term]
+    loop: Loop,
+    tiles: Mapping[Axis, int],
+    origins: set[Axis],
+    masked: dict[str, Term],
+    read: frozenset[str],
 ) -> Bounds:
     for statement in loop.body:
         mask = _mask_of(statement, loop.axis) if isinstance(statement, Map) else None
         if mask is None or not _skippable(loop, mask):
             continue
-        found = ranges(mask.predicate, loop.axis, tiles, origins)
+        found = ranges(mask.predicate, loop.axis, tiles, origins, read)
         if not found.trivial:
             masked[mask.target] = mask.unmasked
             return _as_bounds(found)

@@ -117,8 +117,9 @@ class Mma:
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Which blocks of a loop run, as integer terms in the block's origins (Index of a grid axis
-    means the origin of its tile here). None means 0 or the number of tiles. Blocks in
-    [whole_first, whole_stop) need no mask: in them every Map of `masks` is its own unmasked branch.
+    means the origin of its tile here) and in tiles of one integer that are read before the loop.
+    None means 0 or the number of tiles. Blocks in [whole_first, whole_stop) need no mask: in them
+    every Map of `masks` is its own unmasked branch.
     """
 
     first: Term | None = None

@@ -357,12 +357,17 @@ class _Planner:
         elif any(s.ring for s in _outer(scope)):
             prologue += [Commit(), Wait(0), Barrier()]
         tiles = tuple(self.structure.program.tiles[a] for a in scope.axes)
-        ops.append(Stream(scope.axes, tiles, scope.bounds, tuple(prologue), tuple(body)))
+        bounds = self._bounds(scope.bounds)
+        ops.append(Stream(scope.axes, tiles, bounds, tuple(prologue), tuple(body)))
         return ops + [
             Settle(op.target, op.monoid)
             for op in body
             if isinstance(op, (FoldRow, FoldDepth)) and op.carried and not op.settled
         ]
+
+    def _bounds(self, b: Bounds) -> Bounds:
+        terms = (b.first, b.stop, b.whole_first, b.whole_stop)
+        return Bounds(*(None if t is None else self.structure.inline(t) for t in terms))
 
     def _carried(self, scope: _Scope) -> Iterable[tuple[Fragment, float]]:
         """What starts at its identity where this nest starts."""

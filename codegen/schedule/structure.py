@@ -294,5 +294,9 @@ def _check_deep(structure: Structure, s: Fold, value: Term) -> None:
 def _check_bounds(structure: Structure, s: Loop) -> None:
     b = s.bounds
     for term in (b.first, b.stop, b.whole_first, b.whole_stop):
-        if term is not None and any(isinstance(t, (Load, Ref)) for t in walk(term)):
-            raise UnsupportedError("loop bounds that read memory")
+        for leaf in walk(term) if term is not None else ():
+            one = all(structure.program.tiles[a] == 1 for a in leaf.free)
+            if isinstance(leaf, Load) or (
+                isinstance(leaf, Ref) and not (one and leaf.tile.name in structure.pure)
+            ):
+                raise UnsupportedError("loop bounds that no single element gives")

@@ -99,6 +99,10 @@ def _buffers(program: MemoryProgram) -> tuple[list[Buffer], list[Buffer]]:
             note(op.value)
         if isinstance(op, Multiply) and op.formed is not None:
             note(op.formed)
+        if isinstance(op, Stream):
+            b = op.bounds
+            limits = (b.first, b.stop, b.whole_first, b.whole_stop)
+            note(*(t for t in limits if t is not None))
         if isinstance(op, Store):
             note(*op.coordinates)
             writes[op.buffer] = None

@@ -15,12 +15,13 @@ from decode_kernels import CASES, partial, until
 from sample_values import expected, inputs
 
 from nautile.codegen.compile import compile_kernel
-from nautile.codegen.interpret import run_program
+from nautile.codegen.interpret import interpret, run_program
 from nautile.codegen.lower import lower
 from nautile.codegen.sm80.emit import emit_mma, memory_program
 from nautile.codegen.source import CudaKernel
 from nautile.dtypes import storage
 from nautile.extract.kernel import Kernel
+from nautile.terms import Buffer
 
 sys.path.insert(0, str(Path(__file__).parent / "mma"))
 
@@ -92,6 +93,27 @@ def test_keys_and_values_are_copied_in_whole_pieces(case: str) -> None:
     text = emitted(CASES[case]()).text
     assert not re.search(r"nt_(copy[48]|store16)[(_]", text[text.index("// kernel") :])
     assert len(re.findall(r"const int s_r1_\w+ = [^;]*o\d_p", text)) == 2
+
+
+def test_keys_past_a_length_are_not_read() -> None:
+    """Whole blocks of a chunk that a length from memory masks away, but for one, are left out."""
+    kernel = CASES["lengths"]()
+    program = lower(kernel, kernel.parts[0])
+    arrays = drawn(kernel)
+    read: dict[tuple[int, int], set[int]] = {}
+
+    def fetch(buffer: Buffer, index: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[Any]:
+        if buffer.name == "k":
+            batch, _, keys, _ = np.broadcast_arrays(*index)
+            for b, key in zip(batch.ravel(), keys.ravel(), strict=True):
+                read.setdefault((int(b), int(key) // 32), set()).add(int(key))
+        return np.asarray(arrays[buffer.name][index])
+
+    for _ in interpret(program, fetch):
+        pass
+    last = {place: max(keys) for place, keys in read.items()}
+    assert last == {(0, 0): 15, (0, 1): 47, (0, 2): 79, (1, 0): 31, (1, 1): 63, (1, 2): 79}
+    assert re.search(r"int stop0 = .*g_\d_length\[o\d_b\]", emitted(kernel).text)
 
 
 SHIPPED: dict[str, Callable[[], Kernel]] = {
