@@ -304,8 +304,18 @@ class _Pricing:
         for axis in load.free:
             if axis in self.streamed:
                 streams = streams | self.streamed[axis]
-        held = elements(load, self.tiles, self.one) * width
+        held = elements(load, self.tiles, self.one) * width * self._padding(load)
         return held * np.where(streams, STAGES if operand else 0, 1)
+
+    def _padding(self, load: Load) -> Vector:
+        """How much larger an operand's tile is in shared memory: rows come in sixteens."""
+        most = self.one
+        for c in self.body.contractions.values():
+            if c.operand and load in element_loads(c):
+                side = c.columns if load.free & c.columns else c.rows
+                own = product(side, self.tiles, self.one)
+                most = np.maximum(most, np.ceil(own / 16) * 16 / own)
+        return most
 
     def _registers(self) -> Vector:
         """Registers of one block: accumulators and reduction states, computed operands, threads."""
@@ -392,7 +402,8 @@ class _Pricing:
                 moves = moves | self.streamed.get(axis, moves)
             width = DTYPES[load.buffer.dtype].bytes
             operand = any(load in element_loads(c) for c in self.body.contractions.values())
-            slot = slot + np.where(moves & operand, elements(load, self.tiles, self.one) * width, 0)
+            held = elements(load, self.tiles, self.one) * width * self._padding(load)
+            slot = slot + np.where(moves & operand, held, 0)
         stay = np.where(slot > 0, shared - STAGES * slot, 0)
         slot = np.where(slot > 0, slot, shared)  # where nothing moves, all comes at once
         steps = np.maximum(self._steps(), 1)

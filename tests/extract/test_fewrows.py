@@ -9,7 +9,7 @@ from nautile.codegen.lower import lower
 from nautile.codegen.sm80.emit import memory_program
 from nautile.extract.chunks import best_split, divided
 from nautile.extract.device import device
-from nautile.extract.fewrows import streaming
+from nautile.extract.fewrows import READING, streaming
 from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.roofline import price
 from nautile.extract.split import Outputs, Split
@@ -39,15 +39,15 @@ def reached(blocks: float, slot: float, steps: float = 64) -> float:
 
 def test_two_slots_under_way_in_every_multiprocessor_saturate_the_memory() -> None:
     need = H200.memory_bandwidth * 1.1e-6  # Little's law
-    assert reached(4 * H200.sms, 16 * KIB) == 1.0
-    lone = reached(8, 16 * KIB)
-    assert lone == pytest.approx(8 * 2 * 16 * KIB / need)  # three slots, two of them under way
-    assert reached(16, 16 * KIB) == pytest.approx(2 * lone)
+    assert 0.99 < reached(4 * H200.sms, 16 * KIB) / READING < 1
+    lone = reached(8, 16 * KIB) / READING
+    assert lone == pytest.approx(8 * 2 * 16 * KIB / need, rel=1e-3)  # of three slots, two fly
+    assert reached(16, 16 * KIB) / READING == pytest.approx(2 * lone, rel=1e-3)
 
 
 def test_a_last_round_of_a_few_blocks_leaves_the_memory_idle() -> None:
     full = 4 * H200.sms
-    assert reached(full + 8, 16 * KIB) < 0.9 < reached(2 * full, 16 * KIB)
+    assert reached(full + 8, 16 * KIB) < 0.9 * READING < reached(2 * full, 16 * KIB)
 
 
 def attention(batch: int, heads: int, group: int, queries: int, keys: int, width: int) -> Outputs:
@@ -86,7 +86,7 @@ def test_decoding_is_split_until_the_memory_is_busy(name: str) -> None:
     found = best_split(outputs, price(outputs, H200))
     assert found is not None
     part, prediction = found.schedules[0]
-    assert prediction.bound == "dram"
+    assert prediction.bound in ("dram", "tensor")
     assert prediction.blocks >= H200.sms
     once = sum(b.size * 2 for b in {x.buffer for o in outputs for x in _loads(o)})
     ideal = once / H200.memory_bandwidth
