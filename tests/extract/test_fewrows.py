@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from nautile.extract.device import device
 from nautile.extract.fewrows import READING, streaming
 from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.roofline import price
-from nautile.extract.split import Outputs, Split
+from nautile.extract.split import Outputs, Split, launches
 from nautile.terms import (
     Axis,
     Before,
@@ -96,6 +99,11 @@ def test_decoding_is_split_until_the_memory_is_busy(name: str) -> None:
     assert all(o is None or o.seconds > 0.97 * found.seconds for o in longer)
 
 
+def _names() -> Callable[[], str]:
+    numbers = itertools.count()
+    return lambda: f"state{next(numbers)}"
+
+
 def _whole(outputs: Outputs) -> Axis:
     return next(a for a in price(outputs, H200).body.reduced if a.family == "s")
 
@@ -126,3 +134,25 @@ def test_what_is_priced_is_what_is_emitted() -> None:
 
 
 _NONE = Prediction(0.0, "dram", 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+SHAPES = {
+    "a row": (4, 32, 1, 1, 32768, 128),
+    "grouped": (1, 32, 4, 1, 32768, 128),
+    "odd width": (2, 12, 3, 1, 8192, 72),
+    "wide": (2, 16, 8, 1, 8192, 256),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("count", [1, 16])
+def test_every_tiling_that_is_priced_can_be_emitted(name: str, count: int) -> None:
+    """None falls back to the emitter that has no tensor cores, which is many times slower."""
+    outputs = attention(*SHAPES[name])
+    axis = _whole(outputs)
+    split = Split(axis, axis.extent // count)
+    states = outputs if count == 1 else launches(outputs, split, _names())[0]
+    ranked = price(states, H200).ranked(4000)
+    assert len(ranked) > 8
+    for part, _ in ranked[:: max(1, len(ranked) // 24)]:
+        memory_program(lower(Kernel("k", (part,), _NONE), part))
