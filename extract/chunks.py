@@ -28,7 +28,7 @@ from nautile.terms import Axis, Online, Reduce, Term
 
 __all__ = ["Divided", "best_split", "divided"]
 
-SLACK = 1.25  # times what work and traffic take alone: below it no split is tried
+SLACK = 1.03  # times what work and traffic take alone: below it no split is tried
 WAVES = 8  # most blocks a multiprocessor that chunks may make
 SHORTEST = 64  # positions of a chunk
 ALIGNED = 16  # positions: what a vector load may need

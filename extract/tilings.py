@@ -18,7 +18,7 @@ import numpy.typing as npt
 from nautile.extract.body import Body
 from nautile.extract.footprint import Vector
 from nautile.extract.shapes import tensor_shapes
-from nautile.terms import Axis
+from nautile.terms import Axis, Online, Reduce
 
 __all__ = ["RESIDENT", "tilings"]
 
@@ -105,7 +105,8 @@ def _fma_options(body: Body, axis: Axis) -> list[int]:
 
 def _row_options(body: Body, axis: Axis) -> list[int]:
     if axis not in body.reduced:
-        return _capped(axis, _FEW)
+        walked = any(axis in root.free for root in body.stage)
+        return _capped(axis, _FEW if walked else _FLAT)
     chunks = [s for s in _CHUNK if s < axis.extent]
     if axis.extent <= RESIDENT:
         chunks = [s for s in chunks if 8 * s >= axis.extent] + [axis.extent]
@@ -156,5 +157,20 @@ def _sensible(body: Body, tiles: Mapping[Axis, Vector], count: int) -> npt.NDArr
         return tensor_shapes(body, tiles, size)
     if body.contractions:
         return np.ones(count, dtype=bool)
+    if body.reduced:
+        size = _largest(body, tiles, count)
     keep: npt.NDArray[np.bool_] = size <= (RESIDENT if body.reduced else 8192)
     return keep if keep.any() else size == size.min()
+
+
+def _largest(body: Body, tiles: Mapping[Axis, Vector], count: int) -> Vector:
+    """Elements of the largest tile of a body: axes that no term has both of do not multiply."""
+    nests = {t.free | {t.axis} if isinstance(t, (Reduce, Online)) else t.free for t in body.inside}
+    nests |= {load.free for load in body.loads}
+    largest = np.ones(count)
+    for nest in nests:
+        size = np.ones(count)
+        for axis in nest & tiles.keys():
+            size = size * tiles[axis]
+        largest = np.maximum(largest, size)
+    return largest
