@@ -17,6 +17,8 @@ _VECTORS = 4
 _FOLDED = 8
 _HELD = 32  # registers a thread for what it has read
 _THREADS = 128
+_FOLDING = 512  # threads of a row that is folded, while it is read in pieces
+_RESIDENT = 64  # registers a thread that a row may take to be read once
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,7 @@ class Geometry:
 def geometry(
     program: RowProgram, reads: Sequence[Access], writes: Sequence[Access], cached: Sequence[Access]
 ) -> Geometry:
-    """The geometry for a program whose element accesses are given; `cached` reads take registers.
-
-    Short rows have fewer vectors a thread, which hides the loads better, unless the threads then
-    also read what all rows share. Rows that nothing is stored along have more: they wait for fewer
-    merges (measured on an H200: 72% of a copy's bandwidth against 61% at 8 KB, 88% against 67% at
-    32 KB)."""
+    """The geometry for a program whose accesses are given; `cached` reads take registers."""
     extent = program.column.extent
     width = gcd(extent, max((a.width(extent) for a in (*reads, *writes)), default=1))
     while width > 1 and sum(a.bytes for a in writes) * width > 128:
@@ -76,23 +73,15 @@ def geometry(
     folds = any(p.folds for p in program.passes)
     words = sum(max(1, a.bytes * width // 4) for a in cached) or int(folds)
     rows = prod(a.extent for a in program.rows)
-    threads = 1
-    shared = any(a not in cached for a in reads)
-    wanted = _VECTORS if vectors > 128 or shared else _VECTORS // 2
-    if vectors > 128 and folds and not any(p.writes for p in program.passes):
-        wanted = min(_FOLDED, max(_VECTORS, _HELD // max(1, words)))
-    while threads < (512 if folds else 256) and -(-vectors // threads) > wanted:
-        threads *= 2
-    if folds and words * -(-vectors // threads) > 32:
-        threads = 1024
+    threads = _threads(vectors, words, folds, _wanted(program, reads, cached, vectors, words))
     held = -(-vectors // threads)
-    resident = words * held <= (24 if threads == 1024 else 64)
+    resident = words * held <= (24 if threads == 1024 else _RESIDENT)
     chunks = 1
     if not folds:
         held = min(held, _VECTORS, max(1, 64 // max(1, words)))
         chunks = -(-vectors // (threads * held))
     elif not resident:
-        threads, held = 512, max(1, min(_VECTORS, 32 // max(1, words)))
+        threads, held = _FOLDING, max(1, min(_VECTORS, 32 // max(1, words)))
     block_rows = max(1, (2 * _THREADS if threads == 32 else _THREADS) // threads)
     kept = resident or not folds
     return Geometry(
@@ -107,6 +96,36 @@ def geometry(
         words * held,
         _operations(program),
     )
+
+
+def _wanted(
+    program: RowProgram,
+    reads: Sequence[Access],
+    cached: Sequence[Access],
+    vectors: int,
+    words: int,
+) -> int:
+    """Vectors that a thread should have. Short rows have fewer, which hides the loads better,
+    unless the threads then also read what all rows share. Rows that nothing is stored along have
+    more: they wait for fewer merges (measured on an H200: 72% of a copy's bandwidth against 61% at
+    8 KB, 88% against 67% at 32 KB)."""
+    folds = any(p.folds for p in program.passes)
+    if vectors > 128 and folds and not any(p.writes for p in program.passes):
+        return min(_FOLDED, max(_VECTORS, _HELD // max(1, words)))
+    shared = any(a not in cached for a in reads)
+    return _VECTORS if vectors > 128 or shared else _VECTORS // 2
+
+
+def _threads(vectors: int, words: int, folds: bool, wanted: int) -> int:
+    """Threads of a row: all of a block where fewer would hold more than fits."""
+    threads = 1
+    while threads < (_FOLDING if folds else 256) and -(-vectors // threads) > wanted:
+        threads *= 2
+    while (
+        folds and threads <= _FOLDING and threads < vectors and words * -(-vectors // threads) > 32
+    ):
+        threads *= 2
+    return threads
 
 
 def _operations(program: RowProgram) -> int:
