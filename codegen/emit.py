@@ -16,7 +16,7 @@ from nautile.codegen.general import emit_general
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.rows import as_rows, emit_rows
-from nautile.codegen.sm80.emit import emit_mma, emit_variants
+from nautile.codegen.sm80.emit import CAPACITY, emit_mma, emit_variants
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Mma, TileProgram, Write, walk_statements
 from nautile.dtypes import DTYPES
@@ -29,10 +29,10 @@ _SCHEDULES = 3  # alternatives that are tried, at most
 _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 
-def emit(kernel: Kernel, tiles: Sequence[TileProgram]) -> CudaKernel:
+def emit(kernel: Kernel, tiles: Sequence[TileProgram], *, fitting: bool = False) -> CudaKernel:
     """One kernel for the tile programs of its parts; raises LoweringError where a block cannot fit
-    a multiprocessor."""
-    return _launch(kernel, [emit_program(program) for program in tiles])
+    a multiprocessor, and with `fitting` where its tiles alone keep it from the tensor cores."""
+    return _launch(kernel, [emit_program(program, fitting=fitting) for program in tiles])
 
 
 def alternatives(kernel: Kernel, tiles: Sequence[TileProgram]) -> Iterator[CudaKernel]:
@@ -69,14 +69,16 @@ def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
         yield replace(made, text=text)
 
 
-def emit_program(program: TileProgram) -> CudaKernel:
+def emit_program(program: TileProgram, *, fitting: bool = False) -> CudaKernel:
     """The kernel of one tile program."""
     statements = list(walk_statements(program.body))
     if _multiplies(program):
         try:
             return emit_mma(program)
-        except LoweringError:
-            pass  # a shape that fragments do not cover: the general emitter has no such limits
+        except LoweringError as error:
+            if fitting and error.code == CAPACITY:
+                raise
+            # a shape that fragments do not cover: the general emitter has no such limits
     precise = any(isinstance(s, Write) and _precise(s.buffer.dtype) for s in statements)
     rows = as_rows(program)
     if rows is not None:

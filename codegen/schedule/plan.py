@@ -39,7 +39,13 @@ from nautile.codegen.memory import (
 )
 from nautile.codegen.schedule.place import gathered_words, loaded, place, raw
 from nautile.codegen.schedule.registers import gathers, narrowed, reads, reciprocals, writes
-from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError, statements
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Contraction,
+    Structure,
+    UnsupportedError,
+    statements,
+)
 from nautile.codegen.tile import Bounds, Fold, Loop, Map, Mma, Read, Statement, Tile, Write
 from nautile.codegen.types import carrier
 from nautile.terms import Axis, Cast, Term, walk
@@ -166,7 +172,7 @@ class _Planner:
         while stages > 2 and stay + stages * sum(slots) > comfortable:
             stages -= 1
         if stay + (stages if slots else 1) * sum(slots) > self.choices.shared_limit:
-            raise UnsupportedError("the tiles exceed shared memory")
+            raise CapacityError("the tiles exceed shared memory")
         rings, offset = [], 0
         for number, scope in enumerate(s for s in scopes if s.tiles):
             nested = any(s.parent is scope for s in self.scopes.values() if s.tiles)

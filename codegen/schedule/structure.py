@@ -43,6 +43,10 @@ class UnsupportedError(Exception):
     """The program's shape is none that this path covers; the general path takes it."""
 
 
+class CapacityError(UnsupportedError):
+    """The path covers the program, but these tiles are too large for a block."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """An Mma with its operands put in order: left has the row axis, right the column axis; `axis`

@@ -10,7 +10,13 @@ from nautile.codegen.schedule.depth import cut_depth
 from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.plan import Choices, plan
 from nautile.codegen.schedule.rows import with_row
-from nautile.codegen.schedule.structure import Structure, UnsupportedError, analyse, statements
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Structure,
+    UnsupportedError,
+    analyse,
+    statements,
+)
 from nautile.codegen.schedule.validate import ScheduleError, validate
 from nautile.codegen.sm80.kernel import print_kernel
 from nautile.codegen.sm80.limits import (
@@ -25,7 +31,9 @@ from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, TileProgram
 from nautile.errors import LoweringError
 
-__all__ = ["applies", "emit_mma", "emit_variants", "memory_program"]
+__all__ = ["CAPACITY", "applies", "emit_mma", "emit_variants", "memory_program"]
+
+CAPACITY = "capacity"  # code of the error where other tiles of the same program would do
 
 
 def applies(program: TileProgram) -> bool:
@@ -85,7 +93,8 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Memo
         validate(memory)
         return memory
     except (UnsupportedError, ScheduleError) as error:
-        raise LoweringError(f"{program.name}: {error}") from error
+        code = CAPACITY if isinstance(error, CapacityError) else None
+        raise LoweringError(f"{program.name}: {error}", code=code) from error
 
 
 def _analysed(program: TileProgram) -> Structure:
@@ -143,7 +152,7 @@ def _geometry(structure: Structure, options: Options) -> Geometry:
         if options.warp_rows and options.warp_columns:
             warps = (options.warp_rows, options.warp_columns)
     if warps is None:
-        raise UnsupportedError("no division into warps holds the accumulators")
+        raise CapacityError("no division into warps holds the accumulators")
     group = options.group or 8
     return Geometry(structure.row, rows, *warps, options.blocks or 1, group)
 

@@ -181,8 +181,17 @@ def choose(result: Optimization) -> None:
 def build(result: Optimization) -> None:
     """Lower and emit each kernel; a schedule that does not lower gives way to the next."""
     assert result.plan is not None
-    result.built = tuple(_first(result, k, _maker(result)) for k in result.plan.kernels)
+    result.built = tuple(_built(result, kernel) for kernel in result.plan.kernels)
     result.plan = _as_built(result.plan, result.built)
+
+
+def _built(result: Optimization, kernel: Kernel) -> Built:
+    """The kernel on the first schedule whose tiles fit; without the tensor cores where none of
+    those that could have them does."""
+    try:
+        return _first(result, kernel, _maker(result, fitting=True))
+    except LoweringError:
+        return _first(result, kernel, _maker(result))
 
 
 def compile_all(result: Optimization) -> None:
@@ -222,7 +231,7 @@ def certify(result: Optimization) -> None:
         )
 
 
-def _maker(result: Optimization) -> Callable[[Kernel], Built]:
+def _maker(result: Optimization, *, fitting: bool = False) -> Callable[[Kernel], Built]:
     """Lowering and emission under the numerics class: `exact` forbids rounding of operands."""
     from nautile.codegen.emit import emit
     from nautile.codegen.lower import lower
@@ -231,7 +240,7 @@ def _maker(result: Optimization) -> Callable[[Kernel], Built]:
 
     def make(kernel: Kernel) -> Built:
         tiles = tuple(lower(kernel, part, rounding=rounding) for part in kernel.parts)
-        return Built(kernel, tiles, emit(kernel, tiles))
+        return Built(kernel, tiles, emit(kernel, tiles, fitting=fitting))
 
     return make
 

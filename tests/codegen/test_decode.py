@@ -15,11 +15,13 @@ from decode_kernels import CASES, partial, until
 from sample_values import expected, inputs
 
 from nautile.codegen.compile import compile_kernel
+from nautile.codegen.emit import emit_program
 from nautile.codegen.interpret import interpret, run_program
 from nautile.codegen.lower import lower
 from nautile.codegen.sm80.emit import emit_mma, memory_program
 from nautile.codegen.source import CudaKernel
 from nautile.dtypes import storage
+from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
 from nautile.terms import Buffer
 
@@ -147,6 +149,18 @@ def test_four_blocks_keep_enough_bytes_under_way(name: str) -> None:
     ahead = sum((r.stages - 1) * r.slot_bytes for r in memory.rings)
     assert together >= 3
     assert min(4, together) * ahead > 4.3e12 * 1e-6 / 132
+
+
+def test_tiles_that_do_not_fit_are_told_from_programs_that_do_not() -> None:
+    """A builder may then try other tiles, before it goes without the tensor cores."""
+    kernel = partial(1, 1, 4, 1, 1024, 2, 256, tile=128)
+    program = lower(kernel, kernel.parts[0])
+    with pytest.raises(LoweringError, match="exceed shared memory") as caught:
+        emit_program(program, fitting=True)
+    assert caught.value.code == "capacity"
+    assert "nt_mma" not in emit_program(program).text
+    smaller = partial(1, 1, 4, 1, 1024, 2, 256, tile=32)
+    assert "nt_mma" in emit_program(lower(smaller, smaller.parts[0]), fitting=True).text
 
 
 def test_large_buffers_are_addressed_in_64_bits() -> None:
