@@ -88,7 +88,7 @@ def test_budgets_out_of_range(
 
 def test_sizes_from_the_command_line(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = optimized(capsys, str(source), "--dims", "T=1700,S=4096")
-    (kernel,) = row["chosen"]["kernels"]  # type: ignore[index]
+    kernel = row["chosen"]["kernels"][-1]  # type: ignore[index]
     assert kernel["writes_bytes"] == 4 * 1700 * 64 * 2
 
 
