@@ -144,7 +144,7 @@ class _Join:
         for number, axis in enumerate(self.digits):
             below = Const(prod(a.extent for a in self.digits[number + 1 :]))
             self.places[axis] = integer("floordiv", rest, below)
-            rest = integer("mod", rest, below) if below.value != 1 else rest
+            rest = integer("mod", rest, below) if below.value != 1 else Const(0)
 
     def made(self) -> TileProgram:
         body = tuple(s for statement in self.program.body for s in self._statement(statement))

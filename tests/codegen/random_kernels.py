@@ -1,5 +1,5 @@
-"""Random small kernels: reductions of all kinds, masks, choices, casts, gathers, online sums, over one
-or two axes, in random schedules.
+"""Random small kernels: reductions of all kinds, masks, choices, casts, gathers, online sums, over
+one or two axes, in random schedules.
 
 Values stay of ordinary size, and what is discontinuous (comparisons, floor, places of extremes) is
 only asked of what was loaded, so that two correct computations differ by rounding alone.
@@ -27,6 +27,7 @@ from nautile.terms import (
     Reduce,
     Running,
     Term,
+    walk,
 )
 
 __all__ = ["random_kernel"]
@@ -44,6 +45,7 @@ class _Draw:
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
     streams: tuple[Axis, ...]
+    chained: bool = False
     loads: list[Load] = field(default_factory=list)
 
     # -- elements -------------------------------------------------------------------------------
@@ -135,6 +137,8 @@ class _Draw:
         axis = rng.choice(bound)
         rest = tuple(a for a in bound if a != axis)
         inside = (*axes, axis)
+        if self.chained:
+            return self.chain((*axes, bound[0]), bound[1:], depth)
         if axis in self.streams and rng.random() < 0.45:
             return self.online(inside, axis, depth)
         match rng.randrange(12):
@@ -164,12 +168,31 @@ class _Draw:
         return op("log", Reduce("sum", axis, op("exp", op("sub", x, m))))
 
     def chain(self, inside: tuple[Axis, ...], rest: tuple[Axis, ...], depth: int) -> Term:
-        """One monoid over several axes."""
-        monoid = self.rng.choice(("sum", "max", "min"))
-        term = self.value((*inside, *rest), depth)
-        for axis in (*rest, inside[-1]):
-            term = Reduce(monoid, axis, term)
-        return term
+        """One monoid over several axes; a shifted sum of exponentials, in one pass where the outer
+        axis is streamed; or a variance."""
+        outer = inside[-1]
+
+        def over(monoid: str, term: Term) -> Term:
+            for axis in (*rest, outer):
+                term = Reduce(monoid, axis, term)
+            return term
+
+        kind = self.rng.choice(("sum", "max", "min", "shifted", "moments"))
+        x = self.value((*inside, *rest), depth)
+        if kind == "shifted":
+            m = over("max", x)
+            if outer not in self.streams or len(rest) != 1:
+                return op("log", over("sum", op("exp", op("sub", x, m))))
+            repair = op("exp", op("sub", Before(m), Running(m)))
+            power = Reduce("sum", rest[0], op("exp", op("sub", x, Running(m))))
+            return op("log", Online(outer, repair, power))
+        if kind == "moments":
+            size = float(outer.extent)
+            for axis in rest:
+                size *= axis.extent
+            d = op("sub", x, op("div", over("sum", x), size))
+            return op("div", over("sum", op("mul", d, d)), size)
+        return over(kind, x)
 
     def online(self, inside: tuple[Axis, ...], axis: Axis, depth: int) -> Term:
         x = self.load(inside, self.rng.choice(("f32", "bf16")))
@@ -200,7 +223,8 @@ def random_kernel(seed: int) -> Kernel:
     if len(columns) == 2:
         columns = (ax("c", rng.choice(_ROWS)), columns[1])
     streams = tuple(a for a in columns if rng.random() < 0.5)
-    draw = _Draw(rng, rows, columns, streams)
+    chained = len(columns) == 2 and rng.random() < 0.5
+    draw = _Draw(rng, rows, columns, streams, chained)
     outputs = [_output(draw, number) for number in range(rng.choice((1, 1, 2, 3)))]
     tiles = {a: rng.choice((1, 2, 4, 8)) for a in rows}
     tiles |= {a: rng.choice((4, 8, 32)) if a in streams else a.extent for a in columns}
@@ -210,8 +234,6 @@ def random_kernel(seed: int) -> Kernel:
 
 
 def _mentioned(root: Term) -> set[Axis]:
-    from nautile.terms import walk
-
     found = {a for t in walk(root) for a in t.free}
     return found | {t.axis for t in walk(root) if isinstance(t, (Reduce, Online))}
 
