@@ -92,7 +92,7 @@ def _multiplies(program: TileProgram) -> bool:
     found = list(walk_statements(program.body))
     if any(isinstance(s, (Fold, Mma)) and s.offset is not None for s in found):
         return False
-    return any(isinstance(s, Mma) and s.operand in _TENSOR for s in found)
+    return any(isinstance(s, Mma) and (s.operand in _TENSOR or s.split) for s in found)
 
 
 def _precise(dtype: str) -> bool:

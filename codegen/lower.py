@@ -212,8 +212,12 @@ class _Lowering:
             if self.streamed(node.free) == home:
                 return below + 1
             return 0 if self.streamed(node.free) < home else below
-        if isinstance(node, (Running, Before)) and self._inside(node) == home:
-            return below - 1
+        if isinstance(node, (Running, Before)):
+            if self._inside(node) == home:
+                return below - 1
+            if node.axis in home:
+                # The value so far has what this position adds: passes inside the loop come first.
+                return max(self.levels[c, home] for c in children(node.reduction))
         return below
 
     def _inside(self, node: Running | Before) -> Axes:
@@ -377,6 +381,9 @@ class _Lowering:
             scope.values[key] = self._statement(scope, term)
         return scope.values[key]
 
+    def _splits(self, plan: Contraction) -> bool:
+        return self.rounding and plan.operand == "f32"
+
     def _statement(self, scope: _Scope, term: Reduction) -> Tile:
         """Emit the Fold or Mma of a reduction here."""
         plan = self.plans[term]
@@ -387,7 +394,9 @@ class _Lowering:
             kind = _accumulator(plan.operand)
             target = Tile(target.name, target.axes, kind)
             scope.statements.append(
-                Mma(target, left, right, plan.axes, plan.operand, repair, offset)
+                Mma(
+                    target, left, right, plan.axes, plan.operand, repair, offset, self._splits(plan)
+                )
             )
             return target
         source = self.value(scope, term.body)

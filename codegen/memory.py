@@ -211,7 +211,8 @@ class Multiply:
     `axis`. `left` is a tile of `left_ring`, or a packed fragment; each right tile has its ring.
     `prefetch` tells how far ahead fragments are loaded: a whole "step" of the depth, or one
     "fragment" where registers are scarce. With `formed`, the left tile holds raw elements, and an
-    operand's element is that term, computed from them in registers."""
+    operand's element is that term, computed from them in registers. With `split`, the operands are
+    f32: each is taken as two tf32 pieces, and three of their products are summed."""
 
     pairs: tuple[tuple[Fragment, SharedTile, Ring], ...]
     left: SharedTile | Fragment
@@ -221,6 +222,7 @@ class Multiply:
     operand: str
     prefetch: str = "step"
     formed: Term | None = None
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)

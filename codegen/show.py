@@ -72,7 +72,7 @@ def _lines(statement: Statement, depth: int) -> list[str]:
             return [f"{pad}{_tile(target)} = {show_value(value)}"]
         case Fold():
             return [pad + _fold(statement)]
-        case Mma(target, left, right, axes, operand, repair, offset):
+        case Mma(target, left, right, axes, operand, repair, offset, _):
             text = f"{_tile(target)} = mma[{_names(axes)}]({left.name}, {right.name}) in {operand}"
             return [pad + text + _moved(repair, offset)]
         case Loop(axis, body, bounds):

@@ -6,7 +6,7 @@ TileProgram ::= name, axes' tiles, grid axes, statements
 Statement   ::= Read(target, buffer, coordinates)
               | Map(target, value)
               | Fold(target, monoid, axis, source, repair, before, offset)
-              | Mma(target, left, right, axes, repair, offset)
+              | Mma(target, left, right, axes, operand, repair, offset, split)
               | Loop(axis, body, bounds)
               | Write(buffer, coordinates, source)
 ```
@@ -29,9 +29,10 @@ be larger than the extent, and the last tile of any axis may be ragged).
   extreme (a NaN is extreme). Outside a Loop over its axis a Fold starts afresh, and has no repair.
 - `Mma` is a Fold of a sum over the products left * right along one or more `axes`, at most one of
   them streamed; its operands are rounded to the operand type of the statement (`operand`), and the
-  accumulator is the target's type: f32, or f64 for f64, i32 for i32. It is carried and repaired as
-  a Fold is when a Loop over one of its axes encloses it. Repair and offset have the target's axes
-  or fewer.
+  accumulator is the target's type: f32, or f64 for f64, i32 for i32. With `split`, products of f32
+  operands may be put together from those of shorter pieces, to about f32's accuracy. It is carried
+  and repaired as a Fold is when a Loop over one of its axes encloses it. Repair and offset have the
+  target's axes or fewer.
 - `Loop` runs the axis' tiles in order, from block `bounds.first` up to `bounds.stop` (exclusive),
   one block at least. After it, the targets of its carried statements keep their last values.
 - `Write` stores a tile, rounded to the buffer's type; positions outside the extents are skipped.
@@ -112,6 +113,7 @@ class Mma:
     operand: str = "f32"
     repair: Tile | None = None
     offset: Tile | None = None
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from nautile.extract.agree import agreed, clash
 from nautile.extract.classes import Classes
 from nautile.extract.partial import Partial, combine, leaf, stored
 from nautile.extract.roofline import price
@@ -22,6 +23,7 @@ __all__ = ["Beam"]
 ROUNDS = 4
 EQUAL = 1.02  # costs within this factor count as equal: the model is no better
 FOREIGN = 0.001  # what a node that is not the source's adds when near equals are ranked
+AGREED = 4  # combinations of children that differ in a choice which are made to agree
 PRODUCT = 3000  # combinations of children tried for one node
 
 
@@ -63,14 +65,31 @@ class Beam:
     def _bodies_of(self, c: int, node: Node) -> Iterable[Partial]:
         kids = tuple(dict.fromkeys(node.children))
         options = [self._options(k, c, node) for k in kids]
+        apart: list[tuple[Partial, ...]] = []
         for parts in itertools.islice(itertools.product(*options), PRODUCT):
             partial = combine(self.classes, c, node, dict(zip(kids, parts, strict=True)))
             self.count("combined")
-            if partial is None:
-                self.count("conflicts")
+            if partial is not None:
+                partial.producers = self.needed(partial.needs)
+                yield partial
                 continue
-            partial.producers = self.needed(partial.needs)
-            yield partial
+            self.count("conflicts")
+            if len(apart) < AGREED and len(kids) > 1 and clash(parts):
+                apart.append(parts)
+        yield from self._agreed(c, node, apart)
+
+    def _agreed(self, c: int, node: Node, apart: list[tuple[Partial, ...]]) -> Iterable[Partial]:
+        """The best bodies that differ in a choice, each pair with the choices of one of them."""
+        for parts in apart:
+            for leader in range(len(parts)):
+                same = agreed(self.classes, parts, leader, self.total)
+                if same is None:
+                    continue
+                partial = combine(self.classes, c, node, {p.root: p for p in same})
+                self.count("agreed" if partial else "conflicts")
+                if partial is not None:
+                    partial.producers = self.needed(partial.needs)
+                    yield partial
 
     def _options(self, k: int, c: int, node: Node) -> list[Partial]:
         options = list(self.bodies.get(k, ()))

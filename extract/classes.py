@@ -69,7 +69,8 @@ class Classes:
 
     def _steps(self) -> frozenset[int]:
         """Classes with one user, a pointwise value of the same axes and type: storing the user
-        instead moves the same bytes and leaves less to do."""
+        instead moves the same bytes and leaves less to do. (Unless the user joins reductions, for
+        which one kernel may have no place.)"""
         users: dict[int, set[int]] = {}
         for c, nodes in self.nodes.items():
             source = self.snapshot.source.get(c)
@@ -83,7 +84,28 @@ class Classes:
             same = self.axes[user] == self.axes[c]
             if user != c and pointwise and same and c not in self.roots:
                 found.add(c)
-        return frozenset(found)
+        return frozenset(c for c in found if not self._joined(c, users[c]))
+
+    def _joined(self, c: int, users: set[int]) -> bool:
+        """Whether the class and another one, both with a reduction of their own, meet in a user."""
+        (user,) = users
+        node = self.snapshot.source.get(user)
+        others = [k for k in node.children if k != c] if node is not None else []
+        return self._reduces(c) and any(self._reduces(k) for k in others)
+
+    def _reduces(self, c: int) -> bool:
+        """Whether the source computes the class from a reduction by pointwise steps alone."""
+        stack, seen = [c], {c}
+        while stack:
+            node = self.snapshot.source.get(stack.pop())
+            if node is None or node.kind not in ("apply", "cast"):
+                if node is not None and node.kind in ("reduce", "online"):
+                    return True
+                continue
+            fresh = set(node.children) - seen
+            seen |= fresh
+            stack += fresh
+        return False
 
     def _too_large(self) -> frozenset[int]:
         """Classes with more elements than any value of the source that is not the product inside a

@@ -25,6 +25,7 @@ __all__ = [
     "lone_row",
     "operand_type",
     "reduces",
+    "row_axes",
 ]
 
 NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
@@ -121,15 +122,31 @@ def _settled(
 def contracts(root: Term, numerics: str = "real") -> str | None:
     """The operand type ("" for FMA) if the reduction is a contraction, else None. An outer sum over
     an inner one is judged by the innermost body."""
-    if not _sums(root):
-        return None
+    split = _innermost(root) if _sums(root) else None
+    return None if split is None else operand_type(*split, numerics)
+
+
+def row_axes(root: Term) -> frozenset[Axis]:
+    """The axes of a contraction that may be a block's rows: those of one side alone, and of the
+    side that waits for a reduction where one does."""
+    split = _innermost(root)
+    assert split is not None
+    left, right = (_free(side) for side in split)
+    rows = left ^ right
+    for side, own in zip(split, (left - right, right - left), strict=True):
+        if any(reduces(t) for t in side):
+            rows &= own
+    return rows
+
+
+def _innermost(root: Term) -> tuple[tuple[Term, ...], tuple[Term, ...]] | None:
+    """The operands of directly nested sums."""
     assert isinstance(root, (Reduce, Online))
     axes, body = [root.axis], root.body
     while isinstance(body, Reduce) and body.monoid == "sum" and body.axis not in axes:
         axes.append(body.axis)
         body = body.body
-    split = _split(body, frozenset(axes))
-    return None if split is None else operand_type(*split, numerics)
+    return _split(body, frozenset(axes))
 
 
 def lone_row(root: Term, numerics: str = "real") -> str | None:
@@ -265,13 +282,16 @@ def _free(parts: Iterable[Term]) -> frozenset[Axis]:
 
 
 def operand_type(left: tuple[Term, ...], right: tuple[Term, ...], numerics: str = "real") -> str:
-    """The type in which the tensor cores may multiply the two operands, or "": both round to it
+    """The type in which the tensor cores may multiply the two operands (f32 as three products of
+    tf32 pieces), or "": both round to it
     already, or one does and the numerics class lets an f32 neighbour be rounded to it. At most one
     operand may wait for a reduction of the same kernel."""
     if any(reduces(t) for t in left) and any(reduces(t) for t in right):
         return ""
     a, b = _type(left), _type(right)
     tensor = NARROW | {"tf32"}
+    if a == b == "f32":
+        return "f32" if numerics != "exact" else ""
     if a == b:
         return a if a in tensor else ""
     if "f32" in (a, b):

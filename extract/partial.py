@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nautile.extract.classes import Classes
-from nautile.extract.contractions import contracts, lone_row
+from nautile.extract.contractions import contracts, lone_row, row_axes
 from nautile.snapshot import Node, term_of
 from nautile.terms import Axis, Online, Reduce, Term
 
@@ -33,9 +33,10 @@ UNROUNDED = frozenset(
 class Partial:
     """See the module's docstring. `need` counts finished passes by axis; `producers` is what
     storing the needs takes, every kernel counted once. `kinds` tells what sort of reductions stand
-    inside, `folded` the axes of folds of what no contraction made and `depths` the axes of tensor
-    contractions: a body that holds a tensor contraction may hold no other contraction, and such
-    folds along its depth alone, beside it (the tensor path has no other place for them)."""
+    inside, `folded` the axes of folds of what no contraction made, `depths` the axes of tensor
+    contractions and `rows` the axes that all of them may have as rows: a body that holds a tensor
+    contraction may hold no other contraction, and such folds along its depth alone, beside it (the
+    tensor path has no other place for them)."""
 
     root: int
     term: Term
@@ -50,6 +51,7 @@ class Partial:
     kinds: int = 0
     folded: frozenset[Axis] = frozenset()
     depths: frozenset[Axis] = frozenset()
+    rows: frozenset[Axis] | None = None
 
     @property
     def passes(self) -> int:
@@ -98,28 +100,44 @@ def combine(
 
 def _sorted(partial: Partial, below: list[Partial], numerics: str) -> bool:
     """Set what reductions stand inside; whether one kernel has a place for all of them."""
-    term = partial.term
     for part in below:
         partial.kinds |= part.kinds
         partial.folded |= part.folded
         partial.depths |= part.depths
-    if isinstance(term, (Reduce, Online)):
-        operand, lone = contracts(term, numerics), lone_row(term, numerics)
-        if operand is not None:
-            if operand and partial.kinds & (FOLD | ROW):
-                return False
-            partial.kinds |= TENSOR if operand else FMA
-            partial.depths |= {term.axis} if operand else set()
-        elif lone == "chain" and partial.kinds == ROW:
-            partial.kinds, partial.depths = TENSOR, partial.depths | {term.axis}
-        elif lone == "row" and not partial.kinds:
-            partial.kinds = ROW
-        elif not partial.kinds & (TENSOR | FMA | ROW):
-            partial.kinds |= FOLD
-            partial.folded |= {term.axis}
+        partial.rows = _both(partial.rows, part.rows)
+    if isinstance(partial.term, (Reduce, Online)) and not _reduced(partial, partial.term, numerics):
+        return False
     if not partial.kinds & TENSOR:
         return True
-    return not partial.kinds & FMA and partial.folded <= partial.depths
+    placed = partial.folded <= partial.depths and partial.rows != frozenset()
+    return placed and not partial.kinds & FMA
+
+
+def _reduced(partial: Partial, term: Reduce | Online, numerics: str) -> bool:
+    """The same for a reduction over what stands below it."""
+    operand, lone = contracts(term, numerics), lone_row(term, numerics)
+    if operand is not None:
+        if operand and (partial.kinds & ROW or term.axis in partial.folded):
+            return False
+        partial.kinds |= TENSOR if operand else FMA
+        if operand:
+            partial.depths |= {term.axis}
+            partial.rows = _both(partial.rows, row_axes(term))
+    elif lone == "chain" and partial.kinds == ROW:
+        partial.kinds, partial.depths = TENSOR, partial.depths | {term.axis}
+    elif lone == "row" and not partial.kinds:
+        partial.kinds = ROW
+    elif not partial.kinds & (TENSOR | FMA | ROW):
+        partial.kinds |= FOLD
+        partial.folded |= {term.axis}
+        partial.rows = _both(partial.rows, term.free)
+    return True
+
+
+def _both(a: frozenset[Axis] | None, b: frozenset[Axis] | None) -> frozenset[Axis] | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
 
 
 def _merge(

@@ -35,6 +35,7 @@ THREADS = 256
 SECTOR = 32  # bytes of the smallest memory transaction
 LINE = 128  # bytes of a cache line
 PROLOGUE = 0.85  # rate of a contraction with an operand that is computed from loads
+SPLIT_PRODUCTS = 4  # products of tf32 that one of f32 takes the time of
 DEPTH_FOLD = 2  # operations for one beside a contraction: unpacked, and again in each warp column
 RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
@@ -182,7 +183,7 @@ class _Pricing:
         before = self.one * 0
         for parts, free in c.sides:
             before = before + (len(parts) - 1) * self._padded(free) * within
-        rate = self.device.tensor_rate(c.operand) if c.operand else 0.0
+        rate = self._rate(c.operand) if c.operand else 0.0
         if not rate:
             self.fused = self.fused + work / 2
             return self.one * 0, self.one * 0, work / 2 + before
@@ -195,6 +196,12 @@ class _Pricing:
         padding = wide / rows * tall / columns * deep / depth
         rate = rate * (PROLOGUE if any(_computed(parts) for parts, _ in c.sides) else 1.0)
         return work * padding / self._reuse(c, wide, tall) / rate, work, before
+
+    def _rate(self, operand: str) -> float:
+        """flop/s of the tensor cores; f32 operands take three products and their sums."""
+        if operand == "f32":
+            return self.device.tensor_rate("tf32") / SPLIT_PRODUCTS
+        return self.device.tensor_rate(operand)
 
     def _reuse(self, c: Contraction, rows: Vector, columns: Vector) -> Vector:
         """The share of the tensor cores' rate at which a tile's operands arrive. Contractions that
@@ -381,6 +388,8 @@ class _Pricing:
         seconds = most + OVERLAP * (stack.sum(0) - most)
         seconds = seconds + (1 + self._steps()) * waves * d.step_seconds
         if few.any():
+            within = np.minimum(demand["tensor"], alone.least)  # the warps' own time has it inside
+            demand["tensor"] = np.where(few, within, demand["tensor"])
             seconds = np.where(few, alone.seconds(demand), seconds)
         return np.where(fits, seconds + d.launch_seconds, np.inf), demand
 

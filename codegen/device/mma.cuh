@@ -45,3 +45,26 @@ NT_DEV nt_u32 nt_tf32_bits(nt_u32 x) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(x)));
   return r;
 }
+
+// f32 operands as two tf32 pieces each: hi * hi + hi * lo + lo * hi, added to d in f32 (the tensor
+// cores' own accumulation cuts digits off). Ootomo, Yokota, "Recovering single precision accuracy
+// from Tensor Cores while surpassing the FP32 theoretical peak performance", IJHPCA 2022.
+NT_DEV nt_u32 nt_low_piece(nt_u32 x, nt_u32 high) {
+  const float rest = __uint_as_float(x) - __uint_as_float(high);
+  return x == high ? 0u : nt_tf32_bits(__float_as_uint(rest));
+}
+NT_DEV void nt_mma_split(float (&d)[4], const nt_u32 (&a)[4], nt_u32 b0, nt_u32 b1) {
+  nt_u32 high[4], low[4];
+#pragma unroll
+  for (int e = 0; e < 4; e++) {
+    high[e] = nt_tf32_bits(a[e]);
+    low[e] = nt_low_piece(a[e], high[e]);
+  }
+  const nt_u32 h0 = nt_tf32_bits(b0), h1 = nt_tf32_bits(b1);
+  float sum[4] = {0.f, 0.f, 0.f, 0.f};
+  nt_mma_tf32(sum, low, h0, h1);
+  nt_mma_tf32(sum, high, nt_low_piece(b0, h0), nt_low_piece(b1, h1));
+  nt_mma_tf32(sum, high, h0, h1);
+#pragma unroll
+  for (int e = 0; e < 4; e++) d[e] += sum[e];
+}

@@ -34,7 +34,7 @@ def place(structure: Structure, name: str, outside: Axis, depth: Axis, operand: 
     value = structure.pure[name]
     element = OPERANDS[operand]
     _check_free(structure, value, (outside, depth))
-    if operand != element:
+    if operand not in (element, "f32"):
         value = Cast(operand, value)
     return _tile(structure, name, value, (outside, depth), element)
 

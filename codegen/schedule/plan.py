@@ -315,7 +315,10 @@ class _Planner:
         depth = self.structure.width(first.axis)
         element, prefetch = pairs[0][1].element, self.choices.prefetch
         formed = self.formed.get(first.left.name)
-        ops.append(Multiply(tuple(pairs), left, ring, first.axis, depth, element, prefetch, formed))
+        split = first.operand == "f32"
+        ops.append(
+            Multiply(tuple(pairs), left, ring, first.axis, depth, element, prefetch, formed, split)
+        )
         return ops
 
     def _prepare(self, scope: _Scope, c: Contraction) -> list[Operation]:

@@ -49,7 +49,7 @@ def narrowed(structure: Structure) -> frozenset[str]:
     made = {s.target.name: s for s in found if isinstance(s, (Map, Fold))}
     pending: list[str] = []
     for c in structure.contractions.values():
-        if c.left.name not in structure.pure and c.operand != "tf32":
+        if c.left.name not in structure.pure and c.operand not in ("tf32", "f32"):
             pending += [c.left.name]
             pending += [c.statement.repair.name] if c.statement.repair else []
     result: set[str] = set()

@@ -113,7 +113,9 @@ def _statement(s: Statement, tiles: Mapping[str, Tile]) -> Statement:
             return Fold(new(s.target), s.monoid, s.axis, source, repair, before, offset)
         case Mma():
             left, right, repair = new(s.left), new(s.right), maybe(s.repair)
-            return Mma(new(s.target), left, right, s.axes, s.operand, repair, maybe(s.offset))
+            return Mma(
+                new(s.target), left, right, s.axes, s.operand, repair, maybe(s.offset), s.split
+            )
         case Write():
             return Write(s.buffer, s.coordinates, new(s.source))
 

@@ -33,9 +33,16 @@ from nautile.codegen.tile import (
 from nautile.codegen.types import dtype_of
 from nautile.terms import Axis, Cast, Index, Load, Term, transform, walk
 
-__all__ = ["Contraction", "Structure", "UnsupportedError", "analyse", "statements"]
+__all__ = ["CapacityError", "Contraction", "Structure", "UnsupportedError", "analyse", "statements"]
 
-OPERANDS = {"bf16": "bf16", "f16": "f16", "tf32": "tf32", "f8e4m3": "f16", "f8e5m2": "f16"}
+OPERANDS = {
+    "bf16": "bf16",
+    "f16": "f16",
+    "tf32": "tf32",
+    "f32": "tf32",  # three products of tf32 pieces
+    "f8e4m3": "f16",
+    "f8e5m2": "f16",
+}
 FOLDS = ("sum", "max", "min", "prod")
 
 
@@ -198,7 +205,7 @@ def _orient(program: TileProgram, s: Mma, row: Axis) -> Contraction:
     shared = [a for a in left.axes if a in right.axes and a not in s.axes]
     if any(program.tiles[a] > 1 for a in shared):
         raise UnsupportedError(f"{s.target.name} has a batch axis with a tile")
-    if s.operand not in OPERANDS:
+    if s.operand not in OPERANDS or (s.operand == "f32" and not s.split):
         raise UnsupportedError(f"{s.operand} is no operand type of the tensor cores")
     inner = _main(program, list(s.axes))
     return Contraction(s, left, right, sides[0], inner, s.operand)

@@ -70,9 +70,10 @@ def _line(op: Operation) -> str:
             return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"
         case Wait(pending):
             return f"wait until {pending} groups are pending"
-        case Multiply(pairs, left, _, axis, depth, operand, _, formed):
+        case Multiply(pairs, left, _, axis, depth, operand, _, formed, split):
             into = ", ".join(f"{f.name} += {left.name} x {t.name}" for f, t, _ in pairs)
             how = "" if formed is None else ", left operand formed"
+            how += ", three products of pieces" if split else ""
             return f"multiply {operand}: {into} over {depth} of {axis}{how}"
         case Pack(target, source, operand):
             return f"pack {target.name} <- {source.name} as {operand}"

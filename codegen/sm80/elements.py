@@ -53,7 +53,7 @@ def declare(ctx: Context, fragment: Fragment, packed: str = "") -> None:
     i = ctx.program.geometry.thread_rows
     name = ctx.value(fragment)
     if packed:
-        steps = fragment.columns // (8 if packed == "tf32" else 16)
+        steps = fragment.columns // (8 if packed in ("tf32", "f32") else 16)
         ctx.emit(f"nt_u32 {name}[{i}][{steps}][4];")
         return
     if carrier(fragment.tile.dtype) not in ("f32", "i32", "bool"):
@@ -223,10 +223,12 @@ def pack(ctx: Context, op: Pack) -> None:
     mask_tail(ctx, op.source, "0.0f")
     s, t = ctx.value(op.source), ctx.value(op.target)
     ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
-    if op.operand == "tf32":
+    if op.operand in ("tf32", "f32"):
+        form = "nt_tf32_bits({})" if op.operand == "tf32" else "{}"
         ctx.unroll(f"for (int j = 0; j < {columns(ctx, op.source)}; j++) {{")
         for word, e in enumerate((0, 2, 1, 3)):
-            ctx.emit(f"{t}[i][j][{word}] = nt_tf32_bits(__float_as_uint({s}[i][j][{e}]));")
+            bits = form.format(f"__float_as_uint({s}[i][j][{e}])")
+            ctx.emit(f"{t}[i][j][{word}] = {bits};")
     else:
         ctx.unroll(f"for (int k = 0; k < {columns(ctx, op.source) // 2}; k++) {{")
         narrow = "bf16" if op.operand == "bf16" else "f16"

@@ -82,7 +82,8 @@ def _products(ctx: Context, op: Multiply, number: int, left: str, right: str) ->
     ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
     for half in (0, 1):
         operands = f"{left}, {right}[{2 * half}], {right}[{2 * half + 1}]"
-        ctx.emit(f"nt_mma_{op.operand}({acc}[i][2 * j{f' + {half}' * half}], {operands});")
+        name = "nt_mma_split" if op.split else f"nt_mma_{op.operand}"
+        ctx.emit(f"{name}({acc}[i][2 * j{f' + {half}' * half}], {operands});")
     ctx.emit("}")
 
 
@@ -101,7 +102,7 @@ def _load_left(ctx: Context, op: Multiply, k: str, buffer: str) -> None:
     into = f"fa[{buffer}][i]"
     if op.formed is None:
         left_fragments(ctx, op.left, op.axis, k, into)
-        _round(ctx, op.operand, into)
+        _round(ctx, op, into)
     else:
         _form(ctx, op, op.left, k, into)
     ctx.emit("}")
@@ -130,7 +131,7 @@ def _load_right(ctx: Context, op: Multiply, number: int, into: str, k: str, j: s
             ctx.emit(f"{into}[{word}] = nt_load4({at});")
     else:
         matrix(ctx, into, name, tile, op.axis, k, j)
-    _round(ctx, op.operand, into)
+    _round(ctx, op, into)
 
 
 def _paired(
@@ -153,7 +154,7 @@ def _paired(
         ctx.emit(f"{into}[{word}] = nt_load4({at});")
 
 
-def _round(ctx: Context, operand: str, into: str) -> None:
-    if operand == "tf32":
+def _round(ctx: Context, op: Multiply, into: str) -> None:
+    if op.operand == "tf32" and not op.split:
         ctx.unroll("for (int e = 0; e < 4; e++)")
         ctx.emit(f"{into}[e] = nt_tf32_bits({into}[e]);")

@@ -79,7 +79,7 @@ def normed(
         *extra,
         Map(square, apply("mul", Ref(x), Ref(x))),
         Fold(ss, monoid, c, square),
-        Mma(acc, operand_x, w, (c,), operand),
+        Mma(acc, operand_x, w, (c,), operand, split=operand == "f32"),
     )
     mean: Term = apply("div", Ref(ss), Const(float(sizes[2])))
     scale = apply("rsqrt", apply("add", mean, Const(1e-6)))
@@ -122,6 +122,13 @@ CASES: dict[str, dict[str, Any]] = {
     "rows contiguous": {"sizes": (64, 64, 96), "tile": (32, 32, 32), "layout": "cn,co"},
     "half": {"sizes": (32, 64, 64), "tile": (32, 64, 32), "stored": "f16", "operand": "f16"},
     "single": {"sizes": (32, 32, 80), "tile": (32, 32, 32), "stored": "f32", "operand": "tf32"},
+    "split": {"sizes": (36, 48, 80), "tile": (32, 32, 32), "stored": "f32", "operand": "f32"},
+    "split, ragged": {
+        "sizes": (33, 40, 37),
+        "tile": (32, 32, 32),
+        "stored": "f32",
+        "operand": "f32",
+    },
     "operand rounded": {"sizes": (48, 32, 80), "tile": (32, 32, 32), "stored": "f32"},
     "maximum": {"sizes": (40, 48, 100), "tile": (32, 32, 32), "monoid": "max"},
     "deep tile": {"sizes": (32, 32, 300), "tile": (32, 32, 128)},
