@@ -47,7 +47,8 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Report:
     """How saturation went. `stop` is saturated, rows, time, iterations or memory; `matches` counts
-    applications by rule name; `growth` is the number of rows after each iteration."""
+    applications by rule name; `growth` is the number of rows after each iteration; `processor` the
+    seconds of processor time, which are those of an idle machine (egglog runs on one thread)."""
 
     stop: str
     rows: int
@@ -55,6 +56,7 @@ class Report:
     seconds: float
     matches: Mapping[str, int] = field(default_factory=dict)
     growth: tuple[int, ...] = ()
+    processor: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

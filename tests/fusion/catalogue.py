@@ -30,8 +30,8 @@ CORPUS = HERE.parent / "data" / "corpus" / "subgraphs.json"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One program and the fewest kernels and passes (by input; 1 where none is given) that it can
-    have. `why` says why these are not 1, `stops` what stops a plan that needs more; `small` are
-    sizes for the certificate where the program's own take long."""
+    have. `why` says why these are not 1, `stops` what stops a plan that needs more, and `found`
+    how many (`kernels`, `passes`) that plan needs."""
 
     group: str
     program: Program
@@ -41,7 +41,7 @@ class Entry:
     passes: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
     stops: str = ""
-    small: Mapping[str, int] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -51,10 +51,15 @@ class Entry:
         """The fewest passes over an input."""
         return self.passes.get(tensor, 1)
 
-    def smaller(self) -> Program:
-        """The same program at the sizes of its certificate."""
-        found = lang.parse(self.text, dims=dict(self.small))
-        return next(p for p in found if p.name == self.name)
+    def allowed(self, tensor: str) -> int:
+        """The most passes over an input that its chosen plan may have."""
+        found: Mapping[str, int] = self.found.get("passes", {})
+        return max(self.fewest(tensor), found.get(tensor, 1))
+
+    @property
+    def most_kernels(self) -> int:
+        """The most kernels that its chosen plan may have."""
+        return max(self.kernels, int(self.found.get("kernels", 1)))
 
 
 @cache

@@ -5,10 +5,12 @@ changed one at a time.
 mutant ::= repair dropped | repair upside down | repair's sign | guard dropped
          | offset dropped | offset upside down | offset's sign
          | body before its position | body of final values
+merge  ::= repair dropped | repair's sign | guard dropped | offset dropped | offset's sign
 ```
 
 "Upside down" swaps old and new running values. A guard is a `where` of a repair or an offset that
-is no part of a carrier; without it, its second branch stands alone.
+is no part of a carrier; without it, its second branch stands alone. A merge is a sum over chunks of
+states that were repaired and moved by an offset.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from nautile.terms import (
     Apply,
     Before,
     Const,
+    Load,
     Online,
     Output,
+    Reduce,
     Running,
     Term,
     apply,
@@ -32,7 +36,7 @@ from nautile.terms import (
     walk,
 )
 
-__all__ = ["mutants", "online_sums", "replaced"]
+__all__ = ["merge_mutants", "mutants", "online_sums", "replaced"]
 
 Change = Callable[[Term], Term]
 
@@ -43,6 +47,39 @@ def mutants(plan: Plan) -> Iterator[tuple[str, Plan]]:
         for name, wrong in _wrong(online):
             if wrong != online:
                 yield f"{number}: {name}", replaced(plan, online, wrong)
+
+
+def merge_mutants(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Every mutant of every sum over chunks in the last kernel of a split plan."""
+    merges = [t for t in walk(*(o.term for o in plan.kernels[-1].outputs)) if _merges(t)]
+    for number, merge in enumerate(merges):
+        assert isinstance(merge, Reduce)
+        for name, wrong in _wrong_merge(merge.body):
+            if wrong != merge.body:
+                yield (
+                    f"{number}: {name}",
+                    replaced(plan, merge, Reduce(merge.monoid, merge.axis, wrong)),
+                )
+
+
+def _merges(term: Term) -> bool:
+    """Whether a term sums states that were repaired or moved, not as they are stored."""
+    return isinstance(term, Reduce) and term.monoid == "sum" and not isinstance(term.body, Load)
+
+
+def _wrong_merge(body: Term) -> Iterator[tuple[str, Term]]:
+    moved, offset = body, None
+    if isinstance(body, Apply) and body.operation == "add":
+        moved, offset = body.arguments
+        yield "offset dropped", moved
+        yield "offset's sign", apply("sub", moved, offset)
+    if isinstance(moved, Apply) and moved.operation == "where":
+        state, _ = moved.arguments[2].arguments  # type: ignore[attr-defined]
+        yield "repair dropped", state if offset is None else apply("add", state, offset)
+    yield "repair's sign", outside(body, _negated_exponent)
+    for number, guard in enumerate(_guards(body)):
+        bare = outside(body, lambda t, g=guard: g.arguments[2] if t is g else t)  # type: ignore[misc]
+        yield f"guard {number} dropped", bare
 
 
 def online_sums(plan: Plan) -> list[Online]:

@@ -40,6 +40,7 @@ def decode(region: Region, frozen: Frozen, rules: Sequence[Rule]) -> Snapshot:
         frozen.seconds,
         {rules[law].name: n for law, n in frozen.matches.items()},
         tuple(frozen.growth),
+        frozen.processor,
     )
     return Snapshot(
         classes={c: graph.classes[c] for c in sorted(graph.classes)},

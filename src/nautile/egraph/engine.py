@@ -27,7 +27,7 @@ _DIRECTED = 5  # a directed rule may match that many times as often
 
 class RuleText(msgspec.Struct, frozen=True, array_like=True):
     """An egglog rule: the number of its law, its name (and ruleset), its text, the probe that only
-    counts its matches; whether it is a fact, and whether it rewrites both ways."""
+    counts its matches; whether it is a fact, rewrites both ways, or drops what it rewrites."""
 
     law: int
     name: str
@@ -35,6 +35,7 @@ class RuleText(msgspec.Struct, frozen=True, array_like=True):
     probe: str
     fact: bool
     two_way: bool
+    normal: bool = False
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ class Frozen(msgspec.Struct, frozen=True):
     matches: dict[int, int]
     growth: list[int]
     seconds: float
+    processor: float = 0.0
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -119,7 +121,8 @@ def prepare(job: Job) -> None:
 
 def _loaded(job: Job) -> _Engine:
     engine = _Engine()
-    engine(schema() + "".join(f"(ruleset {rule.name})" for rule in job.rules if not rule.fact))
+    own = (rule.name for rule in job.rules if not (rule.fact or rule.normal))
+    engine(schema() + "".join(f"(ruleset {name})" for name in own))
     for rule in job.rules:
         engine(rule.text + rule.probe)
     engine("(Num 0.0) (Num -1.0)")
@@ -169,7 +172,7 @@ class _Run:
 
     def __init__(self, job: Job, notify: Callable[[Progress], None]) -> None:
         self.job, self.notify = job, notify
-        self.start = time.perf_counter()
+        self.start, self.worked = time.perf_counter(), time.process_time()
         self.engine = _taken(job)
         self.matches: dict[int, int] = {}
         self.growth: list[int] = []
@@ -202,7 +205,7 @@ class _Run:
         for two_way in (False, True):
             self.backoff.add(self.engine.step("probe")[1])
             for rule in self.job.rules:
-                if not rule.fact and rule.two_way == two_way:
+                if not (rule.fact or rule.normal) and rule.two_way == two_way:
                     changed |= self.apply(rule, iteration)
             changed |= self.analyse()
         return changed
@@ -218,15 +221,16 @@ class _Run:
         return updated
 
     def infer(self, iteration: int) -> bool:
-        """Facts, number folding and analyses in turn until nothing changes, a few rounds at most: a
-        cyclic class would have infinitely many running forms. All facts rest together."""
+        """Facts, normal laws, number folding and analyses in turn until nothing changes, a few
+        rounds at most: a cyclic class would have infinitely many running forms. All facts rest
+        together."""
         changed = False
         fold = "fold fold_real" if self.job.real else "fold"
         for _ in range(_FACT_ROUNDS):
             counts = self.engine.step("probe_facts")[1]
             self.backoff.add({"facts": sum(counts.values())})
             facts = "facts" if self.backoff.take("facts", iteration) else ""
-            updated, matches = self.engine.step(f"(seq {fold} {facts})")
+            updated, matches = self.engine.step(f"(seq {fold} normal {facts})")
             self.count(matches)
             updated |= self.analyse()
             changed |= updated
@@ -268,10 +272,11 @@ class _Run:
         inputs, free, types = reader.inputs(), reader.table("fv"), reader.table("ty")
         rows = reader.rows()
         matches = dict(sorted(self.matches.items()))
+        made, growth = sorted(reader.made()), list(self.growth)
         seconds = time.perf_counter() - self.start
-        made = sorted(reader.made())
+        processor = time.process_time() - self.worked
         return Frozen(
-            stop, inputs, rows, free, types, made, matches, list(self.growth), seconds
+            stop, inputs, rows, free, types, made, matches, growth, seconds, processor
         )  # fmt: skip
 
     def unsound(self) -> Unsound:
