@@ -302,11 +302,13 @@ def test_operands_are_found_through_factors_quotients_and_masks() -> None:
         "quotient": (mul(apply("div", narrow, apply("div", Const(1.0), load("s", a))), wide), 50),
         "mask": (apply("where", seen, mul(mul(load("s", a), narrow), wide), Const(0.0)), 40),
     }
-    rounded = y.astype(ml_dtypes.bfloat16).astype(np.float64)
     for body, length in forms.values():
         actual = at(sum_(k, body), arrays, a, b, precision="mma")
-        expected = arrays["x"][:, :length] @ rounded[:length] / 3
-        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-5)
+        exact = at(sum_(k, body), arrays, a, b, precision="f64")
+        np.testing.assert_allclose(exact, arrays["x"][:, :length] @ arrays["y"][:length] / 3, 1e-6)
+        error = np.abs(actual - exact)
+        assert error.max() > 2.0**-12
+        assert error.max() < 2.0**-8 * np.sqrt(length)
     alone = sum_(k, mul(mul(narrow, load("s", a)), apply("exp", narrow)))
     np.testing.assert_array_equal(
         at(alone, arrays, a, precision="mma"), at(alone, arrays, a, precision="f32")

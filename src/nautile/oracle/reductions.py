@@ -27,14 +27,14 @@ def reduction(evaluator: Evaluator, term: Reduce, scope: Scope) -> Value:
     if term.axis not in term.body.free:
         return _constant_body(evaluator, term, scope)
     if term.monoid == "sum":
-        source, term = term, rounded(term) if evaluator.precision == "mma" else term
-        result = _contraction(evaluator, term, scope, rounds=term is source)
+        term = rounded(term) if evaluator.precision == "mma" else term
+        result = _contraction(evaluator, term, scope)
         if result is not None:
             return result
     return _piecewise(evaluator, term, scope)
 
 
-def _contraction(evaluator: Evaluator, term: Reduce, scope: Scope, *, rounds: bool) -> Value | None:
+def _contraction(evaluator: Evaluator, term: Reduce, scope: Scope) -> Value | None:
     factors, axes = factors_of(term, sizes(scope))
     if len(factors) < 2:
         return None
@@ -43,7 +43,7 @@ def _contraction(evaluator: Evaluator, term: Reduce, scope: Scope, *, rounds: bo
     total: Value | None = None
     for at in pieces(evaluator.everywhere(axes[0]), heavy, evaluator.budget):
         within = {**scope, **{a: evaluator.everywhere(a) for a in axes[1:]}, axes[0]: at}
-        values = _operands(evaluator, factors, axes, within, rounds=rounds)
+        values = _operands(evaluator, factors, axes, within)
         part = contract(values, axes, evaluator.precision)
         if part is None:
             return None
@@ -52,19 +52,14 @@ def _contraction(evaluator: Evaluator, term: Reduce, scope: Scope, *, rounds: bo
 
 
 def _operands(
-    evaluator: Evaluator,
-    factors: tuple[Term, ...],
-    axes: tuple[Axis, ...],
-    scope: Scope,
-    *,
-    rounds: bool,
+    evaluator: Evaluator, factors: tuple[Term, ...], axes: tuple[Axis, ...], scope: Scope
 ) -> list[Value]:
-    """The factors' values; in precision "mma" (with `rounds`: the term has no casts for it) those
-    in float32 round to a narrow neighbour's type, as operands of tensor cores do. Factors that lack
-    the contracted axes are no operands."""
+    """The factors' values; in precision "mma" those in float32 round to a narrow neighbour's type,
+    as operands of tensor cores do (parts of them may be rounded already: an implementation may take
+    the one or the other). Factors that lack the contracted axes are no operands."""
     values = [evaluator.value(f, scope) for f in factors]
     narrow = next((d for f in factors if (d := stored_type(f)) in NARROW), None)
-    if evaluator.precision != "mma" or narrow is None or not rounds:
+    if evaluator.precision != "mma" or narrow is None:
         return values
     return [
         cast(v, narrow, "mma") if _is_computed(f, v) and f.free & set(axes) else v
