@@ -143,23 +143,38 @@ def _ideal(whole: Priced) -> float:
 
 def _splits(whole: Priced) -> list[list[Split]]:
     """Splits worth pricing, by their chunks: a row for each reduced axis that is long enough."""
-    fits = np.isfinite(whole.seconds)
-    fewest = int(whole.blocks[fits].min())
-    taken = int(whole.blocks[int(whole.seconds.argmin())])
-    grouped = max(1, fewest // most_shared(whole.body.outputs))
+    own = _blocks(whole)
     rows = []
     for axis in _axes(whole):
         extent, (first, stop), live = _live(whole, axis)
-        counts = _counts(extent, {fewest, taken, grouped}, WAVES * whole.device.sms / live)
-        lengths = {_length(extent, count) for count in counts}
+        fewest = 1 if _walks_others(whole, axis) else SHORTEST
+        counts = _counts(extent // fewest, own, WAVES * whole.device.sms / live)
+        lengths = {_length(extent, count, min(fewest, ALIGNED)) for count in counts}
         row = [Split(axis, n, first, stop) for n in sorted(lengths, reverse=True) if n < extent]
         rows += [row] if row else []
     return rows
 
 
+def _blocks(whole: Priced) -> set[int]:
+    """How many blocks a chunk may take: those of the best schedule, and where larger tiles read
+    less (contractions), those of the largest."""
+    taken = int(whole.blocks[int(whole.seconds.argmin())])
+    if not whole.body.contractions:
+        return {taken}
+    fewest = int(whole.blocks[np.isfinite(whole.seconds)].min())
+    return {taken, fewest, max(1, fewest // most_shared(whole.body.outputs))}
+
+
 def _axes(whole: Priced) -> list[Axis]:
     first = {_reduced(r) for r, k in whole.body.stage.items() if k == 0}
-    return [a for a in whole.body.reduced if a in first and 2 * SHORTEST <= a.extent < 2**31]
+    return [a for a in whole.body.reduced if a in first and 1 < a.extent < 2**31]
+
+
+def _walks_others(whole: Priced, axis: Axis) -> bool:
+    """Whether each position of the axis is a loop over others, and none of a contraction's."""
+    inner = {a for a, outer in whole.body.nested if outer == axis}
+    multiplied = (c.left_free | c.right_free for c in whole.body.contractions.values())
+    return bool(inner) and not any(axis in axes for axes in multiplied)
 
 
 def _live(whole: Priced, axis: Axis) -> tuple[int, tuple[int, int], float]:
@@ -179,21 +194,22 @@ def _reduced(term: Term) -> Axis:
     return term.axis
 
 
-def _counts(extent: int, blocks: Iterable[int], total: float) -> list[int]:
-    """Chunk counts that give `total` blocks at most: powers of two, and eighths of that."""
+def _counts(most: int, blocks: Iterable[int], total: float) -> list[int]:
+    """Chunk counts, `most` at most, that give up to `total` blocks: powers of two, and what gives a
+    half, a quarter or an eighth of that."""
     found: set[int] = set()
     for own in blocks:
-        most = min(extent // SHORTEST, int(total / own))
-        found |= {2**k for k in range(1, 31) if 2**k <= most}
-        found |= {n for k in (2, 4, 8) if 2 <= (n := int(total / k / own)) <= most}
+        limit = min(most, int(total / own))
+        found |= {2**k for k in range(1, 31) if 2**k <= limit}
+        found |= {n for k in (2, 4, 8) if 2 <= (n := int(total / k / own)) <= limit}
     return sorted(found)
 
 
-def _length(extent: int, count: int) -> int:
-    """The length of about `count` chunks."""
+def _length(extent: int, count: int, aligned: int) -> int:
+    """The length of about `count` chunks, a multiple of `aligned`."""
     low, high = max(2, math.ceil(count / NEAR)), int(count * NEAR)
-    exact = [n for n in range(low, high + 1) if extent % n == 0 and extent // n % ALIGNED == 0]
+    exact = [n for n in range(low, high + 1) if extent % n == 0 and extent // n % aligned == 0]
     if exact:
         return extent // min(exact, key=lambda n: (abs(n - count), n))
-    unit = SHORTEST if extent > SHORTEST * count else ALIGNED
+    unit = SHORTEST if extent > SHORTEST * count else aligned
     return -(-extent // (count * unit)) * unit
