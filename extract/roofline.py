@@ -35,7 +35,7 @@ THREADS = 256
 SECTOR = 32  # bytes of the smallest memory transaction
 LINE = 128  # bytes of a cache line
 PROLOGUE = 0.85  # rate of a contraction with an operand that is computed from loads
-SPLIT_PRODUCTS = 4  # products of tf32 that one of f32 takes the time of
+SPLIT_PRODUCTS = 3.5  # products of tf32 that one of f32 takes the time of
 DEPTH_FOLD = 2  # operations for one beside a contraction: unpacked, and again in each warp column
 RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
@@ -79,6 +79,7 @@ class _Pricing:
         folds = depth_folds(body) if self.tensor else []
         self.beside = frozenset(folds) | _deep(body, folds)
         self.fused = self.one * 0  # multiply-adds that count as two flops but one instruction
+        self.products = self.one * 0  # seconds of the tensor cores' products, operands at hand
         self.ragged = self.one * 0  # seconds lost to short runs of memory
 
     def run(self) -> Priced:
@@ -195,6 +196,7 @@ class _Pricing:
         wide, tall, deep = np.maximum(rows, 16), np.maximum(columns, 8), np.maximum(depth, 16)
         padding = wide / rows * tall / columns * deep / depth
         rate = rate * (PROLOGUE if any(_computed(parts) for parts, _ in c.sides) else 1.0)
+        self.products = self.products + work * padding / rate
         return work * padding / self._reuse(c, wide, tall) / rate, work, before
 
     def _rate(self, operand: str) -> float:
@@ -389,6 +391,7 @@ class _Pricing:
         seconds = seconds + (1 + self._steps()) * waves * d.step_seconds
         if few.any():
             within = np.minimum(demand["tensor"], alone.least)  # the warps' own time has it inside
+            within = np.maximum(within, self.products * tail)
             demand["tensor"] = np.where(few, within, demand["tensor"])
             seconds = np.where(few, alone.seconds(demand), seconds)
         return np.where(fits, seconds + d.launch_seconds, np.inf), demand

@@ -54,7 +54,8 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
         if any(reduces(t) for parts, _ in c.sides for t in parts):
             packed = packed + _product(frozenset(c.axes), tiles, one)
     if not is_chain(body):
-        return alone & (rows * widths <= ACCUMULATORS)
+        pieces = any(c.operand == "f32" for c in tensor)  # take registers of their own
+        return alone & (rows * widths <= ACCUMULATORS / (2 if pieces else 1))
     fragments = np.maximum(1, np.ceil(rows / (16 * WARPS)))
     return alone & (fragments <= 2) & (fragments * (widths / 2 + packed / 4) <= CHAIN_REGISTERS)
 

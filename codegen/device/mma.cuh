@@ -49,22 +49,19 @@ NT_DEV nt_u32 nt_tf32_bits(nt_u32 x) {
 // f32 operands as two tf32 pieces each: hi * hi + hi * lo + lo * hi, added to d in f32 (the tensor
 // cores' own accumulation cuts digits off). Ootomo, Yokota, "Recovering single precision accuracy
 // from Tensor Cores while surpassing the FP32 theoretical peak performance", IJHPCA 2022.
-NT_DEV nt_u32 nt_low_piece(nt_u32 x, nt_u32 high) {
-  const float rest = __uint_as_float(x) - __uint_as_float(high);
-  return x == high ? 0u : nt_tf32_bits(__float_as_uint(rest));
-}
-NT_DEV void nt_mma_split(float (&d)[4], const nt_u32 (&a)[4], nt_u32 b0, nt_u32 b1) {
-  nt_u32 high[4], low[4];
+NT_DEV void nt_pieces(nt_u32 (&high)[4], nt_u32 (&low)[4], const nt_u32 (&x)[4]) {
 #pragma unroll
   for (int e = 0; e < 4; e++) {
-    high[e] = nt_tf32_bits(a[e]);
-    low[e] = nt_low_piece(a[e], high[e]);
+    high[e] = nt_tf32_bits(x[e]);
+    const float rest = __uint_as_float(x[e]) - __uint_as_float(high[e]);
+    low[e] = x[e] == high[e] ? 0u : nt_tf32_bits(__float_as_uint(rest));
   }
-  const nt_u32 h0 = nt_tf32_bits(b0), h1 = nt_tf32_bits(b1);
+}
+NT_DEV void nt_mma_pieces(float (&d)[4], const nt_u32 (&ha)[4], const nt_u32 (&la)[4], nt_u32 hb0, nt_u32 hb1, nt_u32 lb0, nt_u32 lb1) {
   float sum[4] = {0.f, 0.f, 0.f, 0.f};
-  nt_mma_tf32(sum, low, h0, h1);
-  nt_mma_tf32(sum, high, nt_low_piece(b0, h0), nt_low_piece(b1, h1));
-  nt_mma_tf32(sum, high, h0, h1);
+  nt_mma_tf32(sum, la, hb0, hb1);
+  nt_mma_tf32(sum, ha, lb0, lb1);
+  nt_mma_tf32(sum, ha, hb0, hb1);
 #pragma unroll
   for (int e = 0; e < 4; e++) d[e] += sum[e];
 }

@@ -148,7 +148,8 @@ def _geometry(structure: Structure, options: Options) -> Geometry:
         if warps and rows % (16 * warps[0]):
             warps = None
     else:
-        warps = contraction_warps(rows, widths)
+        pieces = any(c.operand == "f32" for c in structure.contractions.values())
+        warps = contraction_warps(rows, widths, least=MAX_WARPS if pieces else 4)
         if options.warp_rows and options.warp_columns:
             warps = (options.warp_rows, options.warp_columns)
     if warps is None:

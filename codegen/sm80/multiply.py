@@ -39,6 +39,7 @@ def _by_step(ctx: Context, op: Multiply, steps: int, parts: list[int]) -> None:
         ctx.emit(f"nt_u32 fa[{buffers}][{ctx.program.geometry.thread_rows}][4];")
     for number, part in enumerate(parts):
         ctx.emit(f"nt_u32 fb{number}[{buffers}][{part}][4];")
+    _declare_pieces(ctx, op)
     _load_all(ctx, op, parts, "0", "0")
     ctx.unroll(f"for (int k = 0; k < {steps}; k++) {{")
     if steps > 1:
@@ -46,6 +47,7 @@ def _by_step(ctx: Context, op: Multiply, steps: int, parts: list[int]) -> None:
         _load_all(ctx, op, parts, "(k + 1)", "((k + 1) & 1)")
         ctx.emit("}")
     now = "(k & 1)" if steps > 1 else "0"
+    _left_pieces(ctx, op, f"fa[{now}][i]")
     for number, part in enumerate(parts):
         ctx.unroll(f"for (int j = 0; j < {part}; j++) {{")
         _products(ctx, op, number, f"fa[{now}][i]", f"fb{number}[{now}][j]")
@@ -59,6 +61,7 @@ def _by_fragment(ctx: Context, op: Multiply, steps: int, part: int) -> None:
         ctx.emit(f"nt_u32 fa[2][{ctx.program.geometry.thread_rows}][4];")
         _load_left(ctx, op, "0", "0")
     ctx.emit("nt_u32 fb[2][4];", "const int first_j = 0;")
+    _declare_pieces(ctx, op)
     _load_right(ctx, op, 0, "fb[0]", "0", "first_j")
     ctx.unroll(f"for (int k = 0; k < {steps}; k++) {{")
     ctx.unroll(f"for (int j = 0; j < {part}; j++) {{")
@@ -70,6 +73,10 @@ def _by_fragment(ctx: Context, op: Multiply, steps: int, part: int) -> None:
         ctx.emit("}")
     _load_right(ctx, op, 0, "fb[now ^ 1]", "next_k", "next_j")
     ctx.emit("}")
+    if op.split:
+        ctx.emit("if (j == 0) {")
+        _left_pieces(ctx, op, "fa[k & 1][i]")
+        ctx.emit("}")
     _products(ctx, op, 0, "fa[k & 1][i]", "fb[now]")
     ctx.emit("}", "}")
 
@@ -79,12 +86,34 @@ def _products(ctx: Context, op: Multiply, number: int, left: str, right: str) ->
     if isinstance(op.left, Fragment):
         left = f"{ctx.value(op.left)}[i][k]"
     acc = ctx.value(op.pairs[number][0])
+    if op.split:
+        ctx.emit("nt_u32 hb[4], lb[4];", f"nt_pieces(hb, lb, {right});")
     ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
     for half in (0, 1):
-        operands = f"{left}, {right}[{2 * half}], {right}[{2 * half + 1}]"
-        name = "nt_mma_split" if op.split else f"nt_mma_{op.operand}"
-        ctx.emit(f"{name}({acc}[i][2 * j{f' + {half}' * half}], {operands});")
+        into = f"{acc}[i][2 * j{f' + {half}' * half}]"
+        if op.split:
+            words = ", ".join(f"{b}[{2 * half + q}]" for b in ("hb", "lb") for q in (0, 1))
+            ctx.emit(f"nt_mma_pieces({into}, ha[i], la[i], {words});")
+        else:
+            operands = f"{left}, {right}[{2 * half}], {right}[{2 * half + 1}]"
+            ctx.emit(f"nt_mma_{op.operand}({into}, {operands});")
     ctx.emit("}")
+
+
+def _declare_pieces(ctx: Context, op: Multiply) -> None:
+    rows = ctx.program.geometry.thread_rows
+    if op.split:
+        ctx.emit(f"nt_u32 ha[{rows}][4], la[{rows}][4];")
+
+
+def _left_pieces(ctx: Context, op: Multiply, left: str) -> None:
+    """The two pieces of every left fragment of a step, where products are of pieces."""
+    if not op.split:
+        return
+    if isinstance(op.left, Fragment):
+        left = f"{ctx.value(op.left)}[i][k]"
+    ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++)")
+    ctx.emit(f"nt_pieces(ha[i], la[i], {left});")
 
 
 def _load_all(ctx: Context, op: Multiply, parts: list[int], k: str, buffer: str) -> None:

@@ -131,14 +131,14 @@ def test_scores_of_two_types_stay_in_one_kernel(worker: Worker) -> None:
     result = chosen(SINGLE, worker)
     assert result.passed
     assert no_scores(result, 1024)
-    assert "nt_mma_split" in result.built[0].cuda.text
+    assert "nt_mma_pieces" in result.built[0].cuda.text
 
 
 def test_exact_numerics_split_no_operand(worker: Worker) -> None:
     result = saturated(SINGLE, worker, numerics="exact")
     choose(result)
     build(result)
-    assert all("nt_mma_split" not in b.cuda.text for b in result.built)
+    assert all("nt_mma_pieces" not in b.cuda.text for b in result.built)
 
 
 def test_rows_of_a_contraction() -> None:

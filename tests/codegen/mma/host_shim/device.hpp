@@ -110,17 +110,19 @@ inline void nt_mma_f16(float (&d)[4], const nt_u32 (&a)[4], nt_u32 b0, nt_u32 b1
 inline void nt_mma_tf32(float (&d)[4], const nt_u32 (&a)[4], nt_u32 b0, nt_u32 b1) {
   multiply<1>(d, a, b0, b1, [](nt_u32 w, int) { return bits<float>(w & 0xffffe000u); });
 }
-inline nt_u32 nt_low_piece(nt_u32 x, nt_u32 high) {
-  return x == high ? 0u : nt_tf32_bits(bits<nt_u32>(bits<float>(x) - bits<float>(high)));
+inline void nt_pieces(nt_u32 (&high)[4], nt_u32 (&low)[4], const nt_u32 (&x)[4]) {
+  for (int e = 0; e < 4; e++) {
+    high[e] = nt_tf32_bits(x[e]);
+    const float rest = bits<float>(x[e]) - bits<float>(high[e]);
+    low[e] = x[e] == high[e] ? 0u : nt_tf32_bits(bits<nt_u32>(rest));
+  }
 }
-inline void nt_mma_split(float (&d)[4], const nt_u32 (&a)[4], nt_u32 b0, nt_u32 b1) {
-  nt_u32 high[4], low[4];
-  for (int e = 0; e < 4; e++) high[e] = nt_tf32_bits(a[e]), low[e] = nt_low_piece(a[e], high[e]);
-  const nt_u32 h0 = nt_tf32_bits(b0), h1 = nt_tf32_bits(b1);
+inline void nt_mma_pieces(float (&d)[4], const nt_u32 (&ha)[4], const nt_u32 (&la)[4], nt_u32 hb0,
+                          nt_u32 hb1, nt_u32 lb0, nt_u32 lb1) {
   float sum[4] = {0, 0, 0, 0};
-  nt_mma_tf32(sum, low, h0, h1);
-  nt_mma_tf32(sum, high, nt_low_piece(b0, h0), nt_low_piece(b1, h1));
-  nt_mma_tf32(sum, high, h0, h1);
+  nt_mma_tf32(sum, la, hb0, hb1);
+  nt_mma_tf32(sum, ha, lb0, lb1);
+  nt_mma_tf32(sum, ha, hb0, hb1);
   for (int e = 0; e < 4; e++) d[e] += sum[e];
 }
 inline float nt_shuffle_xor(float x, int lanes) {
