@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import gcd, prod
 
 from nautile.codegen.types import interval
-from nautile.terms import Apply, Axis, Const, Index, Load, Term, apply
+from nautile.terms import Apply, Axis, Const, Index, Load, Term
 
 __all__ = [
     "ONE",
@@ -21,7 +21,6 @@ __all__ = [
     "linear",
     "offset",
     "strides",
-    "term_of",
 ]
 
 Linear = Mapping[Term, int]
@@ -94,19 +93,6 @@ def divisor(form: Linear, without: Axis, limit: int) -> int:
         if atom is not Index(without):
             step = gcd(step, factor)
     return step
-
-
-def term_of(form: Linear) -> Term:
-    """The sum as a term."""
-    total: Term | None = None
-    for atom, factor in form.items():
-        part = Const(factor) if atom is ONE else atom if factor == 1 else _scaled(atom, factor)
-        total = part if total is None else apply("add", total, part)
-    return Const(0) if total is None else total
-
-
-def _scaled(atom: Term, factor: int) -> Term:
-    return apply("mul", atom, Const(factor))
 
 
 def _combine(a: Linear, b: Linear, sign: int) -> dict[Term, int]:
