@@ -261,6 +261,7 @@ CASES: dict[str, Callable[[], Kernel]] = {
     "indexed": indexed,
     "matmul": matmul,
     "matmul_f32": lambda: matmul(dtype="f32"),
+    "matmul_f64": lambda: matmul(dtype="f64", store="f64"),
     "gated": gated,
     "attention": attention,
     "attention_causal": lambda: attention(mask=causal),

@@ -20,7 +20,7 @@ KEPT = (
     "rms_residual",
     "pointwise",
     "indexed",
-    "matmul_f32",
+    "matmul_f64",
     "nested",
     "standardised_long",
     "weighted_moment",

@@ -38,7 +38,7 @@ def _renamed(kernel: Kernel, prefix: str) -> Kernel:
 def _joined() -> Kernel:
     made = [
         _renamed(layernorm(), "a_"),
-        _renamed(matmul(n=40, m=36, k=50, dtype="f32"), "b_"),
+        _renamed(matmul(n=40, m=36, k=50, dtype="f64"), "b_"),
         _renamed(logsumexp(), "c_"),
     ]
     return Kernel("joined", tuple(k.parts[0] for k in made), made[0].prediction)

@@ -25,25 +25,25 @@ template <int N, int ITEMS, class T> NT_DEV void nt_take(T* r, const T* s, int i
 
 // tile program mm  [n:32/70 m:32/50 k:100/100]  grid (n, m)
 //     for blocks of k:
-//         t1[n, k] = read a[n, k]
-//         t2[m, k] = read b[k, m]
-//         m0[n, m] = mma[k](t1, t2) in f32
-//     write c[n, m] = m0 as f32
+//         t1[n, k]: f64 = read a[n, k]
+//         t2[m, k]: f64 = read b[k, m]
+//         m0[n, m]: f64 = mma[k](t1, t2) in f64
+//     write c[n, m] = m0 as f64
 extern "C" __global__ void __launch_bounds__(256) mm(
-    const float* __restrict__ p_a, const float* __restrict__ p_b, float* __restrict__ p_c) {
+    const double* __restrict__ p_a, const double* __restrict__ p_b, double* __restrict__ p_c) {
   extern __shared__ nt_u8 nt_shared[];
-  float* const s_m0 = (float*)(nt_shared + 0);
+  double* const s_m0 = (double*)(nt_shared + 0);
   const int o_n = (int)(blockIdx.x / 2 % 3) * 32;
   const int o_m = (int)(blockIdx.x / 1 % 2) * 32;
-  float a_m0[2][2] = {};
+  double a_m0[2][2] = {};
   const int first_k = 0, stop_k = 1;
   for (int b_k = first_k; b_k < stop_k; b_k++) {
     const int o_k = b_k * 100;
     {
-      float* const left = (float*)(nt_shared + 0);
-      float* const right = left + 576;
-      float next_left[2];
-      float next_right[2];
+      double* const left = (double*)(nt_shared + 0);
+      double* const right = left + 576;
+      double next_left[2];
+      double next_right[2];
       for (int k0 = -16; k0 < 100; k0 += 16) {
         if (k0 + 16 < 100) {
           #pragma unroll
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) mm(
             const int x = threadIdx.x + n * 256;
             const int own = x / 16 % 32, place = x % 16, k = k0 + 16 + place;
             const int batch = x / 512;
-            float value = 0.0f;
+            double value = 0.0;
             if (k < 100) {
               const int l_n = own;
               const int i_n = nt_min_int(o_n + l_n, 69);
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(256) mm(
             const int x = threadIdx.x + n * 256;
             const int own = x % 32, place = x / 32 % 16, k = k0 + 16 + place;
             const int batch = x / 512;
-            float value = 0.0f;
+            double value = 0.0;
             if (k < 100) {
               const int l_m = own;
               const int i_m = nt_min_int(o_m + l_m, 49);
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(256) mm(
             const int batch = item / 256;
             #pragma unroll
             for (int k = 0; k < 16; k++) {
-              float l[2], r[2];
+              double l[2], r[2];
               nt_take<2, 16>(l, left + (batch * 16 + k) * 36, row_item);
               nt_take<2, 16>(r, right + (batch * 16 + k) * 36, column_item);
               #pragma unroll
