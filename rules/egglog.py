@@ -7,9 +7,12 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.
            | (r_<monoid> axis T) | (Running monoid axis T) | (Before monoid axis T)
            | (Online axis T T T)                          repair, body, offset
            | (RunningOnline axis T T T) | (BeforeOnline axis T T T)   of the online sum
-analyses   (fv T) bitmask of free axes    (rd T) of the axes reduced inside    (ty T) code of the carried type    (ext axis) extent
+analyses   (fv T) bitmask of free axes    (rd T) of axes reduced inside
+           (ra T) of axes of running values    (loose T) of axes that leave a factor alone
+           (ty T) code of the carried type    (ext axis) extent
            (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
-           (is_still T) without running values
+           (is_rough T) inexact in proportion to its size
+           bit 62 of loose: a number stands in the class; numbers are not rewritten
            (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
 facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
            (power T T T) (bend T T T T)      of its carrier and a slope; all running forms are equal
@@ -19,7 +22,10 @@ facts      (shift T T T) (scale T T T)       the running form of a subject, give
 
 A rewrite fires only where the names that stand for numbers are bound to floating-point terms, so
 that integers, truth values and their overflow are never treated as real arithmetic. Axes with
-different names are different axes.
+different names are different axes. A law that rewrites both ways leaves running values alone: a
+running form follows each form of the term that it comes from, so to rearrange it once more adds
+rows and nothing else. Normal laws (a * 1 >> a, and those that say `instead`) delete the node that
+they rewrite.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from nautile.terms import MONOIDS
 from .carriers import carriers_of, lowered, moment_of, named_slope
 from .law import (
     Apart,
+    Bare,
     Call,
     Carrier,
     Condition,
@@ -59,19 +66,22 @@ from .law import (
     relation_parts,
 )
 
-__all__ = ["FLOATS", "STORAGE", "TYPES", "Printed", "booleans", "number", "print_rule"]
+__all__ = ["FLOATS", "NUMBER", "STORAGE", "TYPES", "Printed", "booleans", "number", "print_rule"]
 
 TYPES = ("bool", "i32", "i64", "f32", "f64")
 STORAGE = tuple(DTYPES)
 FLOATS = TYPES.index("f32")
 _SIGNS = {">": "is_pos", "<": "is_neg", ">=": "is_nonneg", "<=": "is_nonpos", "!=": "is_nonzero"}
 _TYPED = ("float", "boolean", "integer")
+NUMBER = 1 << 62
+_NO_NUMBER = ("(= loose_e (loose e))", f"(= 0 (& {NUMBER} loose_e))")
 _MINUS_ONE = "(Num -1.0)"
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """One egglog rule. `name` is also the ruleset of a rewrite; facts share one. The `probe` has
+    """One egglog rule. `name` is also the ruleset of a rewrite; facts share one, and so do `normal`
+    ones, which drop what they rewrite. The `probe` has
     the same query and does nothing, so that matches can be counted before they are applied."""
 
     law: str
@@ -80,6 +90,7 @@ class Printed:
     probe: str
     fact: bool
     two_way: bool
+    normal: bool
 
 
 def number(value: bool | int | float) -> str:
@@ -104,25 +115,31 @@ def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
     texts = list(_rewrites(rule, rule.left, rule.right))
     if rule.two_way and not _alike(rule.left, rule.right, rule):
         texts += _rewrites(rule, rule.right, rule.left)
+    gone = [f"(delete {_text(rule.left, False)})"] if rule.is_normal else []
     return tuple(
-        _printed(rule, f"s{index}_{i}", query, [f"(let new {new})", "(union e new)"], index)
+        _printed(rule, f"s{index}_{i}", query, [f"(let new {new})", "(union e new)", *gone], index)
         for i, (query, new) in enumerate(texts)
     )
 
 
 def _printed(rule: Rule, name: str, query: list[str], actions: list[str], index: int) -> Printed:
     ruleset, probe = ("facts", "probe_facts") if rule.is_fact else (name, "probe")
+    if rule.is_normal:
+        ruleset, probe = "normal", "probe_normal"
     matched = " ".join(query)
     made = " ".join([*actions, f"(made new {index})"])
     text = f'(rule ({matched}) ({made}) :ruleset {ruleset} :name "{name}")'
     count = f'(rule ({matched}) ((hit)) :ruleset {probe} :name "{name}")'
-    return Printed(rule.name, name, text, count, rule.is_fact, rule.two_way)
+    return Printed(rule.name, name, text, count, rule.is_fact, rule.two_way, rule.is_normal)
 
 
 def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[str], str]]:
     """Query and right-hand side of one direction, once for each form of a repair's slope."""
     integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
     query = [f"(= e {_text(left, integral)})", *_guards(rule, left), *_common(rule, [left, right])]
+    query += [*_NO_NUMBER]
+    if rule.two_way:
+        query.append("(= 0 (ra e))")
     for extra, unit in _forms(right):
         yield [*query, *extra], _text(lowered(right, carriers_of(rule), unit=unit), integral)
 
@@ -139,6 +156,7 @@ def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
 
 def _facts(rule: Rule, conclusion: Relation, index: int) -> Iterator[Printed]:
     query = [f"(= e {_text(conclusion.subject, False)})", f"(= ty_e (ty e)) (>= ty_e {FLOATS})"]
+    query += [*_NO_NUMBER]
     query += _common(rule, list(relation_parts(conclusion)))
     for i, (extra, unit) in enumerate(_forms(conclusion.running)):
         running = lowered(conclusion.running, carriers_of(rule), unit=unit)
@@ -209,15 +227,20 @@ def _condition_text(condition: Condition, position: int) -> str:
             mask, same = f"fv{position}", "=" if isinstance(condition, NotFree) else "!="
             return f"(= {mask} (fv v_{name})) ({same} 0 (& (<< 1 x_{axis}) {mask}))"
         case Apart(name, carrier):
-            pair = f"rd{position}", f"fv{position}"
-            found = f"(= {pair[0]} (rd v_{name})) (= {pair[1]} (fv v_{carrier}))"
+            pair = f"rd{position}", f"ra{position}"
+            found = f"(= {pair[0]} (rd v_{name})) (= {pair[1]} (ra v_{carrier}))"
             return f"{found} (= 0 (& {pair[0]} {pair[1]}))"
         case Carrier(name, carrier):
             return f"(= v_{name} {_carrier_text(carrier)})"
         case Sign(name, relation):
             return f"({_SIGNS[relation]} v_{name})"
-        case Kind("finite" | "tame" | "still" as kind, name):
+        case Kind("finite" | "tame" | "rough" as kind, name):
             return f"(is_{kind} v_{name})"
+        case Kind("still", name):
+            return f"(= 0 (ra v_{name}))"
+        case Bare(axis, name):
+            mask = f"loose{position}"
+            return f"(= {mask} (loose v_{name})) (= 0 (& (<< 1 x_{axis}) {mask}))"
         case Kind("unbounded", name):
             return f"(= 0 (bounded v_{name}))"
         case Kind(kind, name):

@@ -57,6 +57,7 @@ __all__ = ["Instance", "Unsupported", "instantiate", "patterns_of"]
 
 OUTER = ("outer_p", "outer_q")
 _STREAM = "stream"
+_INEXACT = 0.7  # hardly any product with it is exact
 
 
 class Unsupported(Exception):
@@ -136,14 +137,26 @@ class _Builder:
         subject, running = premise.subject, premise.running
         if not isinstance(subject, Name) or not isinstance(running, Name):
             raise Unsupported("a premise must speak of names")
+        if premise.relation == "drop":
+            self._dropped(premise, subject.name, running.name)
+            return
         tame = Kind("tame", running.name) in self.rule.conditions
         known, other = (running, subject) if tame else (subject, running)
         term = self.term(known)
-        if not tame and premise.relation != "drop":
+        if not tame:
             # The subject has no value where its carrier has none.
             final, _ = self._carrier(premise.carrier)
             term = self.bound[known.name] = apply("add", term, apply("sub", final, final))
         self.bound[other.name] = self._moved(premise, term, back=tame)
+
+    def _dropped(self, premise: Relation, subject: str, rest: str) -> None:
+        """A subject k (x - m), whose rest without m is k x, as facts make them: the difference may
+        be small beside its parts."""
+        slope, part = self.term(premise.slope), self.term(premise.carrier)
+        other: Term = self._load(f"{rest}_part", never={a for a, n in self.barred if n == rest})
+        other = apply("sub", other, Const(300.0))  # 1000 * 0.7 and 1000 - 300 are near
+        self.bound[subject] = apply("mul", slope, apply("sub", other, part))
+        self.bound[rest] = apply("mul", slope, other)
 
     def _equation(self, relation: Relation) -> tuple[Term, Term]:
         return self._moved(relation, self.term(relation.subject)), self.term(relation.running)
@@ -154,7 +167,7 @@ class _Builder:
         slope = self.term(relation.slope)
         if relation.relation == "drop":
             part = apply("mul", slope, self.term(relation.carrier))
-            return apply("add" if back else "sub", subject, part)
+            return apply("sub" if back else "add", subject, part)
         final, running = self._carrier(relation.carrier, relation.relation == "power")
         ends = (final, running) if back else (running, final)
         if relation.relation == "power":
@@ -226,6 +239,8 @@ class _Builder:
             self.bound[name] = twin
             return twin
         self.bound[name] = self._load(name, never=barred)
+        if Kind("rough", name) in self.rule.conditions:
+            self.bound[name] = apply("mul", self.bound[name], Const(_INEXACT))
         return self.bound[name]
 
     def _may_alias(self, other: str, name: str) -> bool:

@@ -27,7 +27,7 @@ such: its running value mu is the expression of what they have come to at the st
     scale(e, m, k, r):    r = e exp(k (mu - m))
     power(e, m, k, r):    r = e (mu / m)^k
     bend(e, m, w, q, r):  r = e - 2 q (mu - m) - w (mu - m)^2
-    drop(e, m, k, r):     r = e - k m
+    drop(e, m, k, r):     r = e + k m
 
 at every position of the stream, wherever mu is finite (of `drop`, m is any term). All are equations
 between terms, so they may be checked like any rule.
@@ -40,6 +40,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "Apart",
+    "Bare",
     "Call",
     "Carrier",
     "Condition",
@@ -186,11 +187,20 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """`apart(a, m)`: the term holds no reduction along the carrier's stream. A law holds without it;
-    it keeps facts to the places where they are of use."""
+    """`apart(a, m)`: the term holds no reduction along the carrier's stream. A law holds without
+    it; it keeps facts to the places where they are of use."""
 
     name: str
     carrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """`bare[j](a)`: no factor of the term, nor its sign, is free of the axis: such a factor leaves
+    a sum first. A law holds without it; it keeps laws to the places where they are of use."""
+
+    axis: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +226,15 @@ class Kind:
 
     `unbounded(a)`: a stands in the source, and nothing shows that it has an upper bound.
     `tame(r)`: r is of ordinary size wherever the source is, as it holds no exponential of something
-    that may be positive. `still(k)`: k holds no running values."""
+    that may be positive. `still(k)`: k holds no running values. `rough(a)`: a carries a
+    rounding error in proportion to its size, as values of exp and log do and what is multiplied by
+    them: to take a difference with it later loses no more than it has already."""
 
     kind: str
     name: str
 
 
-Condition = NotFree | Free | Apart | Carrier | Sign | Kind
+Condition = NotFree | Free | Apart | Bare | Carrier | Sign | Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +252,8 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One named law of a pack. A fact has a `conclusion` and no sides; a rewrite has both sides."""
+    """One named law of a pack. A fact has a `conclusion` and no sides; a rewrite has both sides.
+    `instead` says that its left side need not be kept."""
 
     name: str
     pack: str
@@ -255,6 +268,13 @@ class Rule:
     doc: str = ""
     filename: str = "<text>"
     line: int = 0
+    instead: bool = False
+
+    @property
+    def is_normal(self) -> bool:
+        """True for a rewrite whose left side is dropped: one that asks for it (`instead`), or one
+        that leaves a name alone, as a * 1 >> a does."""
+        return not self.two_way and (self.instead or isinstance(self.right, Name))
 
     @property
     def is_fact(self) -> bool:

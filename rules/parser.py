@@ -11,7 +11,8 @@ relation  ::= (shift | scale | power)(subject, carrier, slope, running)
 condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
             | integer(name) | float(name) | boolean(name)
             | finite(name) | unbounded(name) | tame(name) | still(name)
-            | apart(name, carrier)
+            | rough(name) | apart(name, carrier) | bare[axis](name)
+            | instead                      (the left side need not be kept)
 ```
 
 Rewrites may have relations among their conditions. Comments that stand directly above a law, or
@@ -30,6 +31,7 @@ from nautile.errors import LimitError, SourceError
 from .carriers import carriers_of, stream_axes
 from .law import (
     Apart,
+    Bare,
     Carrier,
     Condition,
     Free,
@@ -55,7 +57,7 @@ __all__ = ["BYTES", "SECTIONS", "parse"]
 
 SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
-_KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame", "still")
+_KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame", "still", "rough")
 _RELATIONS = {
     "shift": "subject, carrier, slope, running form",
     "scale": "subject, carrier, slope, running form",
@@ -202,14 +204,19 @@ def _relation(reader: Reader, node: ast.expr) -> Relation | None:
 def _with_conditions(reader: Reader, nodes: list[ast.expr], rule: Rule) -> Rule:
     conditions: list[Condition] = []
     premises: list[Relation] = []
-    for node in nodes:
+    instead = [node for node in nodes if isinstance(node, ast.Name) and node.id == "instead"]
+    if instead and (rule.two_way or rule.is_fact):
+        reader.refuse(instead[0], "syntax", "only a law left >> right can drop its left side")
+    for node in (n for n in nodes if n not in instead):
         for part in node.values if _is_and(node) else [node]:  # type: ignore[attr-defined]
             relation = _relation(reader, part)
             if relation is not None:
                 premises.append(relation)
             else:
                 conditions.append(_condition(reader, part))
-    return replace(rule, conditions=tuple(conditions), premises=tuple(premises))
+    return replace(
+        rule, conditions=tuple(conditions), premises=tuple(premises), instead=bool(instead)
+    )
 
 
 def _is_and(node: ast.expr) -> bool:
@@ -227,6 +234,9 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
             return Carrier(name, carrier_of(reader, right))
         if type(operation) in _SIGNS and _is_zero(right):
             return Sign(name, _SIGNS[type(operation)])
+    bare = _bare(reader, node)
+    if bare is not None:
+        return bare
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "apart":
         if len(node.args) == 2 and all(isinstance(a, ast.Name) for a in node.args):
             return Apart(*(a.id for a in node.args if isinstance(a, ast.Name)))
@@ -236,6 +246,13 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
             return Kind(node.func.id, node.args[0].id)
         reader.refuse(node, "arity", f"write {node.func.id}(name)")
     return reader.refuse(node, "unknown-condition", _CONDITIONS)
+
+
+def _bare(reader: Reader, node: ast.expr) -> Bare | None:
+    match node:
+        case ast.Call(ast.Subscript(ast.Name("bare"), axis), [ast.Name(name)], []):
+            return Bare(reader.axis(axis), name)
+    return None
 
 
 def _is_zero(node: ast.expr) -> bool:
@@ -299,7 +316,7 @@ def _check_condition(
     if condition.name not in names:
         place = _place(node, condition.name)
         reader.refuse(place, "unbound", f"no term {condition.name} in this law")
-    if isinstance(condition, (NotFree, Free)) and condition.axis not in axes:
+    if isinstance(condition, (NotFree, Free, Bare)) and condition.axis not in axes:
         place = _place(node, condition.axis)
         reader.refuse(place, "unbound", f"no axis {condition.axis} in this law")
 

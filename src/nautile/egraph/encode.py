@@ -139,6 +139,7 @@ class _Writer:
             mask = sum(1 << self.axes[a] for a in term.free)
             code = TYPES.index(type_of(term))
             self.lines.append(f"(set (fv {form}) {mask}) (set (ty {form}) {code})")
+            self.lines.append(f"(set (rd {form}) 0) (set (ra {form}) 0) (set (loose {form}) 0)")
         self.ids[term] = len(self.ids)
 
     def _form(self, term: Term) -> str:

@@ -14,13 +14,16 @@ from nautile.rules.egglog import STORAGE, TYPES
 from nautile.terms import MONOIDS
 from nautile.types import carried
 
+from .masks import masks, tables
+
 __all__ = ["CONSTRUCTORS", "LEAVES", "SIGNS", "schema"]
 
 LEAVES = {"Num": "f64", "Int": "i64", "Truth": "i64", "Odd": "i64", "Ix": "i64", "Leaf": "i64"}
-SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "still")
+SIGNS = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "rough")
 
 
-_RULESETS = ("analysis", "facts", "fold", "fold_real", "probe", "probe_facts")
+_RULESETS = ("analysis", "facts", "normal", "fold", "fold_real")
+_PROBES = ("probe", "probe_facts", "probe_normal")
 
 
 def _constructors() -> dict[str, tuple[str, ...]]:
@@ -39,24 +42,32 @@ CONSTRUCTORS = _constructors()
 @cache
 def schema() -> str:
     """Sorts, analyses, number folding and the tripwire on constants."""
-    return "\n".join([_sorts(), *_free(), *_reduced(), *_types(), *_signs(), *_tame(), *_still(), *_folding(), *_clash()])
+    return "\n".join(
+        [
+            _sorts(),
+            *masks(CONSTRUCTORS),
+            *_types(),
+            *_signs(),
+            *_tame(),
+            *_rough(),
+            *_folding(),
+            *_clash(),
+        ]
+    )
 
 
 def _sorts() -> str:
     lines = ["(sort T)"]
     lines += [f"(constructor {n} ({' '.join(sorts)}) T)" for n, sorts in CONSTRUCTORS.items()]
     lines += ["(function N (i64) T :no-merge)", "(function ext (i64) f64 :no-merge)"]
-    lines += [
-        "(function fv (T) i64 :merge (& old new))",
-        "(function ty (T) i64 :merge (min old new))",
-        "(function rd (T) i64 :merge (& old new))",
-    ]
+    lines += tables()
+    lines.append("(function ty (T) i64 :merge (min old new))")
     lines += [f"(constructor {name} (T T T) T)" for name in ("shift", "scale", "power", "drop")]
     lines.append("(constructor bend (T T T T) T)")
     lines.append("(relation made (T i64))")
     lines += ["(function bounded (T) i64 :merge (max old new))"]
     lines += [f"(relation {sign} (T))" for sign in ("clash", *(f"is_{s}" for s in SIGNS))]
-    lines += [f"(ruleset {name})" for name in _RULESETS]
+    lines += [f"(ruleset {name})" for name in (*_RULESETS, *_PROBES)]
     lines.append("(relation hit ())")
     return "\n".join(lines)
 
@@ -71,44 +82,6 @@ def _arguments(name: str) -> tuple[str, list[str]]:
     variables = [f"{'t' if sort == 'T' else 'i'}{k}" for k, sort in enumerate(sorts)]
     terms = [v for v, sort in zip(variables, sorts, strict=True) if sort == "T"]
     return f"({name} {' '.join(variables)})", terms
-
-
-def _free() -> list[str]:
-    rules = [_rule(f"(= e ({c} i))", "(set (fv e) 0)") for c in ("Num", "Int", "Truth", "Odd")]
-    rules.append(_rule("(= e (Ix i))", "(set (fv e) (<< 1 i))"))
-    for name in CONSTRUCTORS:
-        if name not in LEAVES:
-            rules.append(_free_rule(name))
-    return rules
-
-
-def _reduced() -> list[str]:
-    """`rd`: a bitmask of the axes of the reductions that a term cannot do without."""
-    rules = [_rule(f"(= e ({name} i))", "(set (rd e) 0)") for name in LEAVES]
-    for name in CONSTRUCTORS:
-        if name not in LEAVES:
-            form, terms = _arguments(name)
-            query = f"(= e {form}) " + " ".join(f"(= f{t} (rd {t}))" for t in terms)
-            mask = "(<< 1 i0)" if name.startswith("r_") or name == "Online" else "0"
-            for t in terms:
-                mask = f"(| {mask} f{t})"
-            rules.append(_rule(query, f"(set (rd e) {mask})"))
-    return rules
-
-
-def _free_rule(name: str) -> str:
-    form, terms = _arguments(name)
-    query = f"(= e {form}) " + " ".join(f"(= f{t} (fv {t}))" for t in terms)
-    mask = f"f{terms[0]}"
-    for t in terms[1:]:
-        mask = f"(| {mask} f{t})"
-    if name.startswith("r_") or name == "Online":
-        mask = f"(& {mask} (^ -1 (<< 1 i0)))"
-    if name in ("Running", "Before"):
-        mask = f"(| {mask} (<< 1 i1))"
-    if name in ("RunningOnline", "BeforeOnline"):
-        mask = f"(| {mask} (<< 1 i0))"
-    return _rule(query, f"(set (fv e) {mask})")
 
 
 def _types() -> list[str]:
@@ -172,6 +145,9 @@ def _signs() -> list[str]:
     for form in ("(r_max i a)", f"(Running {most} i a)"):
         rules.append(law("nonpos", f"(op_sub a {form})"))
         rules.append(law("nonpos", f"(op_sub (op_where c a (Num -inf)) {form})"))
+        for top in (f"(op_max {form} b)", f"(op_max b {form})"):
+            rules.append(law("nonpos", f"(op_sub a {top})"))
+            rules.append(law("nonpos", f"(op_sub (op_where c a (Num -inf)) {top})"))
     for form in ("(r_min i a)", f"(Running {least} i a)"):
         rules.append(law("nonpos", f"(op_sub {form} a)"))
     rules.append(_rule("(is_nonpos e) (= 0 (bounded e))", "(set (bounded e) 1)"))
@@ -227,15 +203,16 @@ def _tame() -> list[str]:
     return rules
 
 
-def _still() -> list[str]:
-    """Terms without running values: those of the source, and what is made of still terms."""
-    rules = [_rule("(= b (bounded e))", "(is_still e)")]
-    rules += [_rule(f"(= e ({name} i))", "(is_still e)") for name in LEAVES]
-    for name in CONSTRUCTORS:
-        if name not in LEAVES and not name.startswith(("Running", "Before", "Online")):
-            form, terms = _arguments(name)
-            query = f"(= e {form}) " + " ".join(f"(is_still {t})" for t in terms)
-            rules.append(_rule(query, "(is_still e)"))
+def _rough() -> list[str]:
+    """Terms whose own rounding is in proportion to their size: values of functions that are hardly
+    ever exact, and products and quotients of those."""
+    functions = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "erf")
+    forms = [f"(op_{f} a)" for f in functions]
+    rules = [_rule(f"(= e {form})", "(is_rough e)") for form in forms]
+    both = ("(op_mul a b)", "(op_div a b)")
+    first = (*both, "(op_neg a)", "(op_where c a (Num 0.0))", "(r_sum i a)")
+    rules += [_rule(f"(= e {form}) (is_rough a)", "(is_rough e)") for form in first]
+    rules += [_rule(f"(= e {form}) (is_rough b)", "(is_rough e)") for form in both]
     return rules
 
 
@@ -251,6 +228,7 @@ def _folding() -> list[str]:
     return [
         fold("(op_neg (Num a))", "(neg a)", "(!= a 0.0)", ruleset="fold"),
         fold("(op_mul (Num a) (Num b))", "(* a b)", "(> (abs r) 1e-300)"),
+        fold("(op_mul (Num 0.0) (Num b))", "0.0", "(< (abs b) inf)"),
         fold("(op_div (Num a) (Num b))", "(/ a b)", "(!= b 0.0)", "(> (abs r) 1e-300)"),
         fold("(op_add (Num a) (Num b))", "(+ a b)", larger),
         fold("(op_sub (Num a) (Num b))", "(- a b)", larger),
