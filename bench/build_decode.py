@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,12 @@ def build_case(case: Case, target: str, worker: Worker) -> dict[str, About]:
 
 def _plans(base: Optimization, case: Case) -> Iterator[tuple[str, Callable[[], Plan]]]:
     """The names of the case's programs, and how to plan each."""
-    yield CHOSEN, partial(_plan, base, case.axis, None)
+    chosen = cache(partial(_plan, base, case.axis, None))
+    yield CHOSEN, chosen
     for count in case.counts:
         yield variant(count), partial(_plan, base, case.axis, count)
     for tile in case.tiles:
-        yield tiled(tile), partial(_retiled, base, case.axis, tile)
+        yield tiled(tile), partial(_retiled, chosen, case.axis, tile)
 
 
 def _built(base: Optimization, name: str, plan: Plan) -> tuple[Entry, About]:
@@ -119,9 +120,9 @@ def _plan(base: Optimization, axis: str, count: int | None) -> Plan:
         return extract.choose(pairs, base.program, device, numerics=o.numerics, **more)
 
 
-def _retiled(base: Optimization, axis: str, tile: int) -> Plan:
+def _retiled(chosen: Callable[[], Plan], axis: str, tile: int) -> Plan:
     """The chosen plan with another tile of the axis in its first kernel."""
-    plan = _plan(base, axis, None)
+    plan = chosen()
     first, *rest = plan.kernels
     (part,) = first.parts
     long = next(a for a in part.tiles if a.family == axis)
