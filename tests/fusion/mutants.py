@@ -113,7 +113,7 @@ def _wrong(online: Online) -> Iterator[tuple[str, Term]]:
     yield "repair's sign", Online(axis, outside(repair, _negated_exponent), body, offset)
     for number, guard in enumerate(_guards(repair)):
         bare = outside(repair, lambda t, g=guard: g.arguments[2] if t is g else t)  # type: ignore[misc]
-        yield f"guard {number} of the repair dropped", Online(axis, bare, body, offset)
+        yield f"guard {number}{_of(guard)} of the repair dropped", Online(axis, bare, body, offset)
     yield "body before its position", Online(axis, repair, outside(body, _before), offset)
     yield "body of final values", Online(axis, repair, outside(body, _final), offset)
     if offset is None:
@@ -123,7 +123,7 @@ def _wrong(online: Online) -> Iterator[tuple[str, Term]]:
     yield "offset's sign", Online(axis, repair, body, apply("neg", offset))
     for number, guard in enumerate(_guards(offset)):
         bare = outside(offset, lambda t, g=guard: g.arguments[2] if t is g else t)  # type: ignore[misc]
-        yield f"guard {number} of the offset dropped", Online(axis, repair, body, bare)
+        yield f"guard {number}{_of(guard)} of the offset dropped", Online(axis, repair, body, bare)
 
 
 def outside(root: Term, change: Change) -> Term:
@@ -144,6 +144,19 @@ def _guards(root: Term) -> list[Apply]:
 
     outside(root, look)
     return list(found)
+
+
+def _of(guard: Apply) -> str:
+    """Which running values a guard looks at."""
+    found: set[str] = set()
+
+    def look(term: Term) -> Term:
+        if isinstance(term, (Running, Before)):
+            found.add("new" if isinstance(term, Running) else "old")
+        return term
+
+    outside(guard.arguments[0], look)
+    return f" ({' and '.join(sorted(found))})"
 
 
 def _swapped(term: Term) -> Term:

@@ -6,8 +6,9 @@ few hundred elements are streamed, and certificates are quick.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -16,12 +17,13 @@ import pytest
 from nautile import extract, lang, rules
 from nautile.certificate import certify
 from nautile.extract import tilings
-from nautile.extract.kernel import Plan
+from nautile.extract.kernel import Part, Plan
+from nautile.extract.split import Split, launches
 from nautile.stages import NUMERICS
 from nautile.terms import Program
 from nautile.worker import Worker
 
-from .mutants import mutants, online_sums
+from .mutants import merge_mutants, mutants, online_sums
 
 SMALL = replace(
     extract.device("h200"),
@@ -75,10 +77,10 @@ def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
     return y
 """
 MASKED = """
-def f(x: f32[N,M], n: i32[N], *, N=40, M=300) -> f32[N]:
-    k[i] = sum[j: M](where(j < n[i], 1.0, 0.0))
-    mu[i] = sum[j](where(j < n[i], x[i,j], 0.0)) / k[i]
-    y[i] = sum[j](where(j < n[i], (x[i,j] - mu[i]) ** 2, 0.0))
+def f(x: f32[N,M], keep: bool[N,M], *, N=40, M=300) -> f32[N]:
+    k[i] = sum[j](where(keep[i,j], 1.0, 0.0))
+    mu[i] = sum[j](where(keep[i,j], x[i,j], 0.0)) / k[i]
+    y[i] = sum[j](where(keep[i,j], (x[i,j] - mu[i]) ** 2, 0.0))
     return y
 """
 COVARIANCE = """
@@ -112,18 +114,41 @@ KINDS = {
     "rows without a key": EMPTY,
     "minimum": LEAST,
     "two carriers": TWO,
+    "variance": VARIANCE,
+    "masked variance": MASKED,
+    "centred product": CENTRED,
 }
-
 
 # Mutants that mean the same, by (kind, what was changed), and why.
 DISCARDED = (
     "what was summed before the first finite value is NaN or 0 with the guard and without it, and "
     "the first finite value discards it by a repair of 0; a row without one is NaN either way"
 )
+COUNTED = "the count up to and with a position is 1 or more"
+OWN = "guard (new and old) of the repair dropped"
 EQUAL = {
-    ("windowed attention", "guard of the repair dropped"): DISCARDED,
-    ("minimum", "guard of the repair dropped"): DISCARDED,
-    ("two carriers", "guard of the repair dropped"): DISCARDED,
+    ("windowed attention", OWN): DISCARDED,
+    ("minimum", OWN): DISCARDED,
+    ("two carriers", OWN): DISCARDED,
+    ("variance", "guard (new) of the offset dropped"): COUNTED,
+    ("centred product", "guard (new) of the offset dropped"): COUNTED,
+}
+# The same for merges: the guard that compares a chunk's maximum with that of all, the one that
+# discards what has a repair of 0, and those of the counts.
+FINITE = "a chunk has a finite extreme, or its state is NaN and discarded"
+ZERO = "the state of a chunk without a key is 0, not NaN"
+MERGED = {
+    ("windowed attention", "guard 0 dropped"): FINITE,
+    ("rows without a key", "guard 1 dropped"): ZERO,
+    ("minimum", "guard 0 dropped"): FINITE,
+    ("minimum", "guard 1 dropped"): FINITE,
+    ("two carriers", "guard 0 dropped"): FINITE,
+    ("two carriers", "guard 1 dropped"): FINITE,
+    ("two carriers", "guard 2 dropped"): FINITE,
+    ("variance", "guard 0 dropped"): COUNTED,
+    ("variance", "guard 1 dropped"): COUNTED,
+    ("centred product", "guard 0 dropped"): COUNTED,
+    ("centred product", "guard 1 dropped"): COUNTED,
 }
 
 
@@ -154,13 +179,36 @@ def test_the_chosen_plan_passes_and_has_online_sums(kind: str, worker: Worker) -
     assert certify(program, plan).verdict == "pass"
 
 
+def survivors(program: Program, made: Iterable[tuple[str, Plan]]) -> set[str]:
+    """The mutants that a certificate does not fail, by name."""
+    return {n for n, plan in made if certify(program, plan, samples=256).verdict != "fail"}
+
+
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_mutant_fails(kind: str, worker: Worker) -> None:
     program, plan = chosen(kind, worker)
     made = list(mutants(plan))
-    survived = {
-        name for name, wrong in made if certify(program, wrong, samples=256).verdict != "fail"
-    }
-    explained = {name for name, _ in made if (kind, re.sub(r"\d+:? ", "", name)) in EQUAL}
+    explained = {n for n, _ in made if (kind, re.sub(r"^\d+: |(?<=guard )\d+ ", "", n)) in EQUAL}
     assert len(made) >= 5
-    assert survived == explained
+    assert survivors(program, made) == explained
+
+
+def split(plan: Plan) -> Plan:
+    """The only kernel of a plan as two: states of chunks of 64, and their merge."""
+    (kernel,) = plan.kernels
+    names = (f"state{n}" for n in itertools.count())
+    made = launches(kernel.outputs, Split(kernel.parts[0].streams[0], 64), lambda: next(names))
+    kernels = [replace(kernel, name=f"k{n}", parts=(Part(o, {}),)) for n, o in enumerate(made)]
+    return replace(plan, kernels=tuple(kernels))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_mutant_of_a_merge_fails(kind: str, worker: Worker) -> None:
+    program, plan = chosen(kind, worker)
+    parts = split(plan)
+    assert len(parts.kernels) == 2
+    assert certify(program, parts).verdict == "pass"
+    made = list(merge_mutants(parts))
+    explained = {n for n, _ in made if (kind, re.sub(r"^\d+: ", "", n)) in MERGED}
+    assert len(made) >= 3
+    assert survivors(program, made) == explained
