@@ -37,6 +37,7 @@ __all__ = [
 Array = npt.NDArray[Any]
 _TIGHT = 1e-9
 _COSTLY = 1 << 30
+_LONG = 1 << 26
 _LONGEST = 1 << 34
 _LENGTHS = (1024, 512, 256, 64, 16)
 _SHARE = 2.0**-17
@@ -74,9 +75,10 @@ def _again(composed: Subject, target: Target, samples: int) -> Check:
 
 def check_target(subject: Subject, target: Target, samples: int) -> Check:
     """One tensor in every case; over shorter axes where a look-up would take many minutes. Where it
-    takes seconds, ordinary inputs have the whole axes, and others only if shorter ones differ."""
+    takes a second, ordinary inputs have the whole axes, and others only if shorter ones differ."""
     subject, target, short = affordable(subject, target)
-    brief = shorter(subject, target, _COSTLY // 4)[:2] if is_costly(subject, target) else None
+    long = look_up_work(subject, target) > _LONG
+    brief = shorter(subject, target, _LONG)[:2] if long else None
     found: list[tuple[str, Agreement]] = []
     for case in subject.cases:
         limit = samples if case == "ordinary" else max(8, samples // 8)
