@@ -34,7 +34,7 @@ class Beam:
 
     classes: Classes
     width: int = 8
-    wide: int = 2
+    wide: int = 1
     coarse: int = 400
     free: frozenset[int] = frozenset()
     bodies: dict[int, tuple[Partial, ...]] = field(default_factory=dict)
@@ -66,17 +66,19 @@ class Beam:
         kids = tuple(dict.fromkeys(node.children))
         options = [self._options(k, c, node) for k in kids]
         apart: list[tuple[Partial, ...]] = []
+        found: list[Partial] = []
         for parts in itertools.islice(itertools.product(*options), PRODUCT):
             partial = combine(self.classes, c, node, dict(zip(kids, parts, strict=True)))
             self.count("combined")
             if partial is not None:
                 partial.producers = self.needed(partial.needs)
-                yield partial
+                found.append(partial)
                 continue
             self.count("conflicts")
             if len(apart) < AGREED and len(kids) > 1 and clash(parts):
                 apart.append(parts)
-        yield from self._agreed(c, node, apart)
+        yield from found
+        yield from self._agreed(c, node, [x for x in apart if not _covered(x, found)])
 
     def _agreed(self, c: int, node: Node, apart: list[tuple[Partial, ...]]) -> Iterable[Partial]:
         """The best bodies that differ in a choice, each pair with the choices of one of them."""
@@ -189,6 +191,12 @@ class Beam:
 
     def count(self, what: str, n: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + n
+
+
+def _covered(parts: tuple[Partial, ...], found: list[Partial]) -> bool:
+    """Whether a body that was found needs no more than these bodies do."""
+    needs = frozenset[int]().union(*(p.needs for p in parts))
+    return any(p.needs <= needs for p in found)
 
 
 def _dominates(a: Partial, b: Partial) -> bool:
