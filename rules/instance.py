@@ -145,7 +145,7 @@ class _Builder:
         term = self.term(known)
         if not tame:
             # The subject has no value where its carrier has none.
-            final, _ = self._carrier(premise.carrier)
+            final, _ = self._carrier(premise.carrier, premise.relation == "power")
             term = self.bound[known.name] = apply("add", term, apply("sub", final, final))
         self.bound[other.name] = self._moved(premise, term, back=tame)
 

@@ -15,6 +15,7 @@ from nautile.terms import MONOIDS
 from nautile.types import carried
 
 from .masks import masks, tables
+from .tame import tame
 
 __all__ = ["CONSTRUCTORS", "LEAVES", "SIGNS", "schema"]
 
@@ -48,7 +49,7 @@ def schema() -> str:
             *masks(CONSTRUCTORS),
             *_types(),
             *_signs(),
-            *_tame(),
+            *tame(CONSTRUCTORS),
             *_rough(),
             *_folding(),
             *_clash(),
@@ -148,6 +149,10 @@ def _signs() -> list[str]:
         for top in (f"(op_max {form} b)", f"(op_max b {form})"):
             rules.append(law("nonpos", f"(op_sub a {top})"))
             rules.append(law("nonpos", f"(op_sub (op_where c a (Num -inf)) {top})"))
+    for inner in ("(r_max i a)", f"(Running {most} i a)"):
+        for form in (f"(r_max k {inner})", f"(Running {most} k {inner})"):
+            rules.append(law("nonpos", f"(op_sub a {form})"))
+    rules.append(law("nonpos", f"(op_sub (Before {most} i a) (Running {most} i a))"))
     for form in ("(r_min i a)", f"(Running {least} i a)"):
         rules.append(law("nonpos", f"(op_sub {form} a)"))
     rules.append(_rule("(is_nonpos e) (= 0 (bounded e))", "(set (bounded e) 1)"))
@@ -181,25 +186,6 @@ def _signs() -> list[str]:
         rules += [law(s, "(op_min a b)", f"{s} a", f"{s} b"), law(s, "(op_sqrt a)", f"{s} a")]
         rules += [law(s, "(op_max a b)", f"{s} a"), law(s, "(op_max a b)", f"{s} b")]
     rules.append(law("nonneg", "(op_add a b)", "nonneg a", "nonneg b"))
-    return rules
-
-
-def _tame() -> list[str]:
-    """Terms that stay of ordinary size where the source does: those of the source, and what is made
-    of tame terms without an exponential of something that may be positive."""
-    rules = [_rule("(= b (bounded e))", "(is_tame e)")]
-    rules += [_rule(f"(= e ({name} i))", "(is_tame e)") for name in LEAVES]
-    for name in CONSTRUCTORS:
-        if name not in LEAVES:
-            form, terms = _arguments(name)
-            bounded = "(is_nonpos t0)" if name in ("op_exp", "op_exp2") else ""
-            query = f"(= e {form}) {bounded} " + " ".join(f"(is_tame {t})" for t in terms)
-            rules.append(_rule(query, "(is_tame e)"))
-    # A masked term that exceeds the maximum of the others is dropped by its mask.
-    over = f"(Running {MONOIDS.index('max')} i (op_where c a (Num -inf)))"
-    for function in ("exp", "exp2"):
-        masked = f"(op_where c (op_{function} (op_sub a {over})) (Num 0.0))"
-        rules.append(_rule(f"(= e {masked}) (is_tame a)", "(is_tame e)"))
     return rules
 
 
