@@ -89,8 +89,9 @@ class _Emitter(Reader):
     def kernel(self) -> CudaKernel:
         self._head()
         if self.rows.shared is not None:
-            # What the elements read is on its way while the threads fold and merge.
-            self._preload(self._wanted(self.rows.passes[0]))
+            if self.shape.resident:
+                # What the elements read is on its way while the threads fold and merge.
+                self._preload(self._wanted(self.rows.passes[0]))
             self.put(*prologue(self, self.rows.shared))
         g = self.shape
         lasting = g.resident and g.chunks == 1

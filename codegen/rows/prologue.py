@@ -1,4 +1,4 @@
-"""Folds that the elements of a row share: done once a block, before the elements.
+"""Folds that the elements of a row share, or that stand beside those of the row: done first.
 
 `y[n, j] = exp(x[n, j] - max[p](top[n, p]))` folds p for each row, not for each element: the threads
 of a row take the positions of p in turn, merge, and go on to the elements with the results.
@@ -27,9 +27,10 @@ __all__ = ["prologue"]
 def prologue(reader: Reader, rows: RowProgram) -> list[str]:
     """The lines that leave the results of the program's folds in every thread of a row."""
     made = _Prologue(reader, rows, reader.precise, reader.names)
+    later = len(reader.rows.passes)
     for number, step in enumerate(rows.passes):
         made.stores(number)
-        made.fold(number, step)
+        made.fold(later + number, step)
     made.stores(len(rows.passes))
     return made.body
 

@@ -83,9 +83,11 @@ def as_rows(program: TileProgram) -> RowProgram | None:
     to one."""
     program = joined(program)
     statements = list(walk_statements(program.body))
-    column = _column(program, statements)
-    if column is None or any(isinstance(s, Mma) for s in statements):
+    if any(isinstance(s, Mma) for s in statements):
         return None
+    column = _column(program, statements)
+    if column is None:
+        return _two_columns(program, statements)
     if any(isinstance(s, Loop) and s.axis != column for s in statements):
         return None
     rows = tuple(a for a in program.grid if a != column)
@@ -103,6 +105,61 @@ def as_rows(program: TileProgram) -> RowProgram | None:
             return None
     _schedule(found)
     return found
+
+
+def _two_columns(program: TileProgram, statements: list[Statement]) -> RowProgram | None:
+    """Folds over one axis that wait for none over the other, and come first: the partial states of
+    a sum, say, which another sum over the row then joins."""
+    axes = {s.axis for s in statements if isinstance(s, Fold)}
+    if len(axes) != 2:
+        return None
+    for column in sorted(axes, key=lambda a: (-a.extent, a)):
+        (other,) = axes - {column}
+        found = _after(program, statements, column, other)
+        if found is not None:
+            return found
+    return None
+
+
+def _after(
+    program: TileProgram, statements: list[Statement], column: Axis, other: Axis
+) -> RowProgram | None:
+    """Rows along `column`, after the folds over `other`."""
+    rows = program.grid
+    reads = {s.target.name: s for s in statements if isinstance(s, Read)}
+    maps = {s.target.name: s for s in statements if isinstance(s, Map)}
+    made = RowProgram(program, column, rows, reads, maps, [], [[]])
+    folds = [s for s in statements if isinstance(s, Fold)]
+    later = {f.target.name for f in folds if f.axis == column}
+    for fold in folds:
+        inner = (fold.source, fold.repair, fold.offset)
+        terms = [made.expand(Ref(t)) for t in inner if t is not None]
+        names = {t.tile.name for t in walk(*terms) if isinstance(t, Ref)}
+        axes = frozenset[Axis]().union(fold.target.axes, *(t.free for t in terms))
+        if not axes <= {*rows, fold.axis} or (fold.axis == other and names & later):
+            return None
+    if any(other in c.free for s in statements if isinstance(s, Write) for c in s.coordinates):
+        return None
+    made.lane = lane_axis(made)
+    if made.lane is not None or strided(reads.values(), column):
+        return None
+    made.shared = RowProgram(program, other, rows, reads, maps, [], [[]])
+    _schedule(made.shared, _only(program.body, other))
+    _schedule(made, _only(program.body, column))
+    made.shared.stores = [[] for _ in made.shared.stores]
+    return made
+
+
+def _only(body: tuple[Statement, ...], axis: Axis) -> tuple[Statement, ...]:
+    """The statements less the folds over other axes and the loops around them."""
+    kept: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop):
+            inner = _only(s.body, axis)
+            kept += [Loop(axis, inner)] if s.axis == axis else inner
+        elif not isinstance(s, Fold) or s.axis == axis:
+            kept.append(s)
+    return tuple(kept)
 
 
 def _elements(rows: RowProgram, statements: list[Statement]) -> Axis | None:
@@ -177,14 +234,14 @@ def _column(program: TileProgram, statements: list[Statement]) -> Axis | None:
     return None
 
 
-def _schedule(rows: RowProgram) -> None:
+def _schedule(rows: RowProgram, body: tuple[Statement, ...] | None = None) -> None:
     """Number the passes: a value is available after the folds that it reads are complete; a loop is
     one pass, in which its own folds are running values."""
     known: dict[str, int] = {}
-    for s in rows.program.body:
-        body = s.body if isinstance(s, Loop) else (s,)
-        number = _loop_pass(body, known) if isinstance(s, Loop) else None
-        for inner in body:
+    for s in rows.program.body if body is None else body:
+        inside = s.body if isinstance(s, Loop) else (s,)
+        number = _loop_pass(inside, known) if isinstance(s, Loop) else None
+        for inner in inside:
             _place(rows, inner, number, known)
     for step in rows.passes:
         step.phases = _phases(rows, step)

@@ -349,12 +349,32 @@ def merged_moments(n: int = 40, p: int = 5, c: int = 30) -> Kernel:
     return kernel("states", [out("y", (i, j), term, "f32")], {i: 8, j: 16, k: p})
 
 
+def merged_beside(n: int = 7, p: int = 9, c: int = 301, stream: bool = False) -> Kernel:
+    """States of a logsumexp are merged, and the picked logit is a product over another axis."""
+    i, k, j = ax("n", n), ax("p", p), ax("c", c)
+    top, part = load("top", i, k, dtype="f32"), load("part", i, k, dtype="f32")
+    m = Reduce("max", k, top)
+    total = Reduce("sum", k, op("mul", op("abs", part), op("exp", op("sub", top, m))))
+    target = load("t", i, dtype="i32")
+    w = load("w", target, j, shape=(9, c))
+    picked = Reduce("sum", j, op("mul", load("x", i, j), w))
+    lse = op("add", m, op("log", total))
+    outputs = [out("y", (i,), op("sub", lse, picked), "f32"), out("z", (i,), lse, "f32")]
+    tiles = {i: 4, j: 64 if stream else c, k: p}
+    return kernel("beside", outputs, tiles, (j,) if stream else ())
+
+
 SHARED: dict[str, Callable[[], Kernel]] = {
     "softmax": merged_softmax,
     "softmax_aligned": lambda: merged_softmax(2, 128, 4096, "f32"),
     "softmax_long": lambda: merged_softmax(1, 300, 20000),
     "softmax_short": lambda: merged_softmax(70, 2, 3, "f32"),
     "moments": merged_moments,
+}
+BESIDE: dict[str, Callable[[], Kernel]] = {
+    "picked": merged_beside,
+    "picked_aligned": lambda: merged_beside(3, 128, 1024),
+    "picked_streamed": lambda: merged_beside(2, 20, 40000, True),
 }
 
 ONLINE: dict[str, Callable[[], Kernel]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import host
 import pytest
-from online_kernels import JOINED, LANES, ONLINE, SHARED
+from online_kernels import BESIDE, JOINED, LANES, ONLINE, SHARED
 from sample_values import check, inputs
 
 from nautile.codegen.compile import compile_kernel
@@ -32,6 +32,7 @@ from nautile.terms import Term, transform
 EVERY = ONLINE | {f"lanes-{c}": made for c, made in LANES.items()}
 EVERY |= {f"joined-{c}": made for c, made in JOINED.items()}
 EVERY |= {f"shared-{c}": made for c, made in SHARED.items()}
+EVERY |= {f"beside-{c}": made for c, made in BESIDE.items()}
 GENERAL = [c for c in EVERY if not c.endswith(("_long", "_many"))]
 
 
@@ -97,6 +98,14 @@ def test_what_all_columns_share_is_folded_before_them() -> None:
         assert rows is not None
         assert rows.shared is not None
         assert not any(p.folds for p in rows.passes)
+
+
+def test_folds_over_two_axes_that_do_not_wait_for_each_other_are_rows() -> None:
+    for case in BESIDE:
+        rows = as_rows(program(f"beside-{case}"))
+        assert rows is not None
+        assert rows.shared is not None
+        assert (rows.column.name, rows.shared.column.name) == ("c", "p")
 
 
 def test_folds_inside_folds_are_rows() -> None:
