@@ -8,8 +8,8 @@ What a region reads are inputs of the program and outputs of other regions, by n
 up to `WHOLE` distinct subterms is one region. A larger one is cut at definitions that would be
 computed again and again if they were written into their readers: they hold a reduction, and either
 several readers would repeat it, or one reader needs each element in many blocks. Pointwise
-definitions are always written out. Outputs that share what they read, and do not wait for one
-another, share a region.
+definitions are always written out. Outputs that share most of what they read, or a reduction, and
+do not wait for one another, share a region.
 """
 
 from __future__ import annotations
@@ -289,7 +289,8 @@ class _Pieces:
             theirs = _read_bytes(group)
             shared = sum(n for name, n in reads.items() if name in theirs)
             most = max(sum(reads.values()), sum(theirs.values()))
-            if 5 * shared >= most and self.size([*group, target]) <= LARGEST:
+            near = 5 * shared >= most or (shared and _reduced(group) & _reduced([target]))
+            if near and self.size([*group, target]) <= LARGEST:
                 return group
         return None
 
@@ -317,6 +318,12 @@ def _depths(targets: Sequence[Output]) -> dict[str, int]:
 
 def _read_bytes(outputs: Iterable[Output]) -> dict[str, int]:
     return {b.name: b.size for o in outputs for b in buffers(o.term)}
+
+
+def _reduced(outputs: Iterable[Output]) -> set[Term]:
+    """The reductions that the outputs wait for."""
+    terms = inner_terms(o.term for o in outputs)
+    return {t for t in terms if isinstance(t, (Reduce, Online))}
 
 
 def _loads(term: Term) -> list[Load]:

@@ -6,12 +6,12 @@ result (a chain), or something else folds a contraction's columns, warps divide 
 thread holds, for each 16 rows, half of all accumulator columns and a quarter of each packed
 operand's. A reduction beside the contractions must fold what a contraction made, or be a fold of
 what a row has along a contracted axis, in the contraction's own pass (a norm before it). Every
-output must be computed from a contraction.
+output must be computed from a contraction or such a fold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +37,10 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
     tensor = list(body.contractions.values())
     if not all(c.operand for c in tensor) or not _folds_made(body):
         return none
-    if not all(_made(o.term, body.contractions) for o in body.outputs):
-        return none
     folds = depth_folds(body)
+    made = {*body.contractions, *folds}
+    if not all(_made(o.term, made) for o in body.outputs):
+        return none
     row = _row_axis(tensor, folds, tiles)
     if row is None and all(c.rows and c.columns for c in tensor):
         return none  # where one operand is a row that no axis names, the block has that row
@@ -105,13 +106,13 @@ def _folds_made(body: Body) -> bool:
     return all(_holds(root, body.contractions) for root in others)
 
 
-def _holds(root: Term, contractions: Mapping[Term, Contraction]) -> bool:
+def _holds(root: Term, contractions: Collection[Term]) -> bool:
     """Whether something below the reduction is a contraction."""
     return any(_made(term, contractions) for term in below(root))
 
 
-def _made(root: Term, contractions: Mapping[Term, Contraction]) -> bool:
-    """Whether the term is computed from a contraction."""
+def _made(root: Term, contractions: Collection[Term]) -> bool:
+    """Whether the term is computed from one of the reductions."""
     stack, seen = [root], set[Term]()
     while stack:
         term = stack.pop()
