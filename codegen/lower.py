@@ -239,6 +239,20 @@ class _Lowering:
             and self._level(t, home) == level + 1
         ]
 
+    def _with_carriers(self, members: list[Reduction]) -> list[Reduction]:
+        """The members and the reductions whose running values they read: where a member waits for
+        another pass, its carriers are followed again in its own."""
+        found = dict.fromkeys(members)
+        stack = list(members)
+        while stack:
+            for term in walk(*children(stack.pop())):
+                if isinstance(term, (Running, Before)) and term.reduction not in found:
+                    assert isinstance(term.reduction, (Reduce, Online))
+                    if any(term.reduction.axis == m.axis for m in members):
+                        found[term.reduction] = None
+                        stack.append(term.reduction)
+        return list(found)
+
     def _start(self, scope: _Scope, axis: Axis, level: int) -> None:
         """Emit the pass over `axis` at `level` of this nest, unless it has run already."""
         home = frozenset(scope.axes)
@@ -246,7 +260,7 @@ class _Lowering:
             return
         self.started.add((home, axis, level))
         inner = _Scope((*scope.axes, axis), scope)
-        members = self._members(home, axis, level)
+        members = self._with_carriers(self._members(home, axis, level))
         inner.folding.update(members)
         for term in members:
             self._folded(inner, term)

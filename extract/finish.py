@@ -180,10 +180,11 @@ def _relocated(term: Term, homes: Mapping[str, Output]) -> Term:
 
 def _coordinates(load: Load, home: Output) -> tuple[Term, ...]:
     """The load's coordinates in the order of the tensor where the class lives. Both list the
-    class' free axes by name, so each coordinate is its axis itself."""
-    from nautile.terms import Index
+    class' free axes by name, so each coordinate is its axis itself; along further axes of an output
+    the class' values are all the same."""
+    from nautile.terms import Const, Index
 
-    return tuple(Index(a) for a in home.axes)
+    return tuple(Index(a) if a in load.free else Const(0) for a in home.axes)
 
 
 def _fresh(stem: str, taken: set[str]) -> str:

@@ -74,7 +74,7 @@ class Drawn:
 
 @dataclass(slots=True)
 class Moved(Drawn):
-    """The same tensors, every float moved by less than one part in 2**23: how far a result follows
+    """The same tensors, every float moved by less than one part in 2**22: how far a result follows
     tells how well its inputs determine it in float32."""
 
     number: int = 0
@@ -85,7 +85,7 @@ class Moved(Drawn):
             return drawn
         name = f"{buffer.name} moved {self.number}"
         by = samples.values("uniform:-1:1", self.seed, name, flat)
-        return np.asarray(drawn * (1 + 2.0**-23 * by))
+        return np.asarray(drawn * (1 + 2.0**-22 * by))
 
 
 def _flat(shape: tuple[int, ...], at: tuple[Array, ...]) -> Array:
