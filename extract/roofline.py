@@ -36,6 +36,7 @@ SECTOR = 32  # bytes of the smallest memory transaction
 LINE = 128  # bytes of a cache line
 PROLOGUE = 0.85  # rate of a contraction with an operand that is computed from loads
 SPLIT_PRODUCTS = 3.5  # products of tf32 that one of f32 takes the time of
+DIRECT = 8.0  # half sectors, in two warp columns, for a fold and for an operand
 DEPTH_FOLD = 2  # operations for one beside a contraction: unpacked, and again in each warp column
 RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
@@ -78,6 +79,7 @@ class _Pricing:
         self.tensor = any(c.operand for c in body.contractions.values())
         folds = depth_folds(body) if self.tensor else []
         self.beside = frozenset(folds) | _deep(body, folds)
+        self.direct = _direct(self.beside)
         self.fused = self.one * 0  # multiply-adds that count as two flops but one instruction
         self.products = self.one * 0  # seconds of the tensor cores' products, operands at hand
         self.ragged = self.one * 0  # seconds lost to short runs of memory
@@ -233,7 +235,7 @@ class _Pricing:
             unique = elements(load, self.extent, self.one) * width
             total = np.maximum(self._fetched(load) * width, unique * self._least(load))
             run = self._run(load.coordinates, load.buffer, width)
-            l2 = l2 + total * np.maximum(1.0, SECTOR / run)
+            l2 = l2 + total * np.maximum(1.0, SECTOR / run) * self._again(load)
             again = total
             if float(unique[0]) < self.device.l2_bytes / 2:
                 again = np.minimum(total, unique)
@@ -249,6 +251,12 @@ class _Pricing:
         for name, least in minimum.items():
             reads = reads + np.minimum(least, size[name])
         return reads, l2, shared
+
+    def _again(self, load: Load) -> float:
+        """How often a block fetches the load's elements: a fold beside a contraction reads those
+        that shared memory does not hold where they lie, as every warp column does, and the operand
+        that is formed of them too."""
+        return DIRECT if load in self.direct else 1.0
 
     def _least(self, load: Load) -> float:
         return 0.0 if self._masked(load) else 1.0
@@ -467,6 +475,14 @@ def _deep(body: Body, folds: list[Term]) -> frozenset[Term]:
                 wanted.add(term)
                 stack += below(term)
     return frozenset(wanted)
+
+
+def _direct(beside: frozenset[Term]) -> frozenset[Term]:
+    """Loads that folds beside contractions read from memory: all but one of 16 bits, which is
+    copied for the operand."""
+    loads = sorted((t for t in beside if isinstance(t, Load) and len(t.free) > 1), key=str)
+    copied = [t for t in loads if DTYPES[t.buffer.dtype].bytes == 2][:1]
+    return frozenset(t for t in loads if t not in copied)
 
 
 def _computed(parts: tuple[Term, ...]) -> bool:
