@@ -11,7 +11,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nautile.certificate import Certificate
+from threadpoolctl import threadpool_limits
+
+from nautile.certificate import Certificate, certify
 from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.extract import device
@@ -20,7 +22,7 @@ from nautile.extract.body import analyse
 from nautile.extract.kernel import Kernel, Part
 from nautile.extract.passes import passes, passes_of_part
 from nautile.extract.roofline import schedules
-from nautile.stages import Optimization, Options, build, certify, choose, saturate
+from nautile.stages import Optimization, Options, build, choose, saturate
 from nautile.terms import Output, Program
 from nautile.worker import Worker
 
@@ -102,17 +104,18 @@ def measure(entry: Entry, worker: Worker, *, runs: int = 1, quick: float = 0.0) 
     )
 
 
-def certificate(result: Optimization) -> tuple[Certificate, str]:
+def certificate(result: Optimization, samples: int) -> tuple[Certificate, str]:
     """The certificate of a chosen plan, tile programs included where they lower, and why there is
-    no CUDA if there is none."""
+    no CUDA if there is none. `samples` elements of a tensor are compared on ordinary inputs."""
     trouble = ""
     try:
         build(result)
     except LoweringError as error:
         trouble = str(error)
-    certify(result)
-    assert result.certificate is not None
-    return result.certificate, trouble
+    assert result.plan is not None
+    tiles = {b.kernel.name: b.tiles for b in result.built}
+    with threadpool_limits(limits=1, user_api="blas"):
+        return certify(result.program, result.plan, tiles, samples=samples), trouble
 
 
 def _saturation(result: Optimization) -> Saturation:
