@@ -211,7 +211,8 @@ class Multiply:
     `axis`. `left` is a tile of `left_ring`, or a packed fragment; each right tile has its ring.
     `prefetch` tells how far ahead fragments are loaded: a whole "step" of the depth, or one
     "fragment" where registers are scarce. With `formed`, the left tile holds raw elements, and an
-    operand's element is that term, computed from them in registers. With `split`, the operands are
+    operand's element is that term, computed from them (and from those of tiles `beside` it, with
+    their rings) in registers. With `split`, the operands are
     f32: each is taken as two tf32 pieces, and three of their products are summed."""
 
     pairs: tuple[tuple[Fragment, SharedTile, Ring], ...]
@@ -223,6 +224,7 @@ class Multiply:
     prefetch: str = "step"
     formed: Term | None = None
     split: bool = False
+    beside: tuple[tuple[SharedTile, Ring], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +259,8 @@ class FoldRow:
 @dataclass(frozen=True, slots=True)
 class FoldDepth:
     """`value` over rows and `depth` positions of `axis`, folded along it per thread or settled. A
-    Load that `tile` (a left operand, copied) holds is read from shared memory, others from where
-    they are."""
+    Load that `tile` (a left operand, copied) or one `beside` it holds is read from shared memory,
+    others from where they are."""
 
     target: Fragment
     monoid: str
@@ -272,6 +274,7 @@ class FoldDepth:
     repair: Fragment | None = None
     before: Fragment | None = None
     precise: bool = True
+    beside: tuple[tuple[SharedTile, Ring], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -478,11 +478,9 @@ def _deep(body: Body, folds: list[Term]) -> frozenset[Term]:
 
 
 def _direct(beside: frozenset[Term]) -> frozenset[Term]:
-    """Loads that folds beside contractions read from memory: all but one of 16 bits, which is
-    copied for the operand."""
-    loads = sorted((t for t in beside if isinstance(t, Load) and len(t.free) > 1), key=str)
-    copied = [t for t in loads if DTYPES[t.buffer.dtype].bytes == 2][:1]
-    return frozenset(t for t in loads if t not in copied)
+    """Loads that folds beside contractions read from memory: those of 16 bits are copied."""
+    loads = (t for t in beside if isinstance(t, Load) and len(t.free) > 1)
+    return frozenset(t for t in loads if DTYPES[t.buffer.dtype].bytes != 2)
 
 
 def _computed(parts: tuple[Term, ...]) -> bool:

@@ -39,18 +39,20 @@ def place(structure: Structure, name: str, outside: Axis, depth: Axis, operand: 
     return _tile(structure, name, value, (outside, depth), element)
 
 
-def raw(structure: Structure, c: Contraction) -> SharedTile | None:
+def raw(structure: Structure, c: Contraction) -> list[SharedTile]:
     """The elements of a left operand that is computed from them, where a fold along its depth reads
-    them as well, and they can be copied as they are; None otherwise."""
+    them as well, and they can be copied as they are: a tile for each load, none where none can."""
     value, element = structure.pure[c.left.name], OPERANDS[c.operand]
-    axes = (structure.row, c.axis)
-    for load in _folded(structure, c):
-        if load not in walk(value) or load.buffer.dtype not in ("bf16", "f16"):
-            continue
-        tile = _tile(structure, c.left.name, load, axes, load.buffer.dtype)
-        if value is not load and c.operand == element != "tf32" and tile.filled != "compute":
-            return tile
-    return None
+    if isinstance(value, Load) or c.operand != element or element == "tf32":
+        return []
+    found: list[SharedTile] = []
+    inside = set(walk(value))
+    for load in dict.fromkeys(_folded(structure, c)):
+        if load in inside and load.buffer.dtype in ("bf16", "f16"):
+            name = f"{c.left.name}_{len(found)}" if found else c.left.name
+            tile = _tile(structure, name, load, (structure.row, c.axis), load.buffer.dtype)
+            found += [tile] if tile.filled != "compute" else []
+    return found
 
 
 def _folded(structure: Structure, c: Contraction) -> Iterator[Load]:

@@ -54,6 +54,7 @@ __all__ = ["Choices", "plan"]
 
 IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 THREAD_REGISTERS = 200
+Besides = tuple[tuple[SharedTile, Ring], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class _Planner:
     operands: dict[tuple[str, str], tuple[SharedTile, _Scope]] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
     formed: dict[str, Term] = field(default_factory=dict)
+    besides: dict[str, list[str]] = field(default_factory=dict)
     precise: bool = False
     narrow: frozenset[str] = frozenset()
 
@@ -152,15 +154,21 @@ class _Planner:
         placed = place(self.structure, tile.name, outside, c.axis, c.operand)
         if tile is c.left and placed.filled == "compute":
             elements = raw(self.structure, c)
-            if elements is not None:
+            if elements:
                 self.formed[tile.name] = placed.value
-                placed = elements
+                placed = elements[0]
+                self.besides[tile.name] = [e.name for e in elements[1:]]
+            for element in elements[1:]:
+                self._keep(scope, element, c.operand)
+        self._keep(scope, placed, c.operand)
+
+    def _keep(self, scope: _Scope, placed: SharedTile, operand: str) -> None:
         home = scope
         while home.parent is not None and not any(a in placed.value.free for a in home.axes):
             home = home.parent
         key = (placed.value, placed.outer, placed.inner)
         kept = home.tiles.setdefault(key, placed)
-        self.operands[tile.name, c.operand] = (kept, home)
+        self.operands[placed.name, operand] = (kept, home)
 
     def _rings(self, root: _Scope) -> tuple[Ring, ...]:
         """Slots of all rings, laid out one after another."""
@@ -273,25 +281,35 @@ class _Planner:
             source = self._fragment(s.source)
             fold: Operation = FoldRow(target, s.monoid, source, carried, settled, repair, before)
         else:
-            tile, ring = self._lies(s, value)
+            tile, ring, beside = self._lies(s, value)
             depth = self.structure.width(s.axis)
             fold = FoldDepth(
                 target, s.monoid, value, s.axis, depth, tile, ring, carried, settled,
-                repair, before, s.target.name not in self.narrow,
+                repair, before, s.target.name not in self.narrow, beside,
             )  # fmt: skip
         return [Keep(before, target), fold] if before else [fold]
 
-    def _lies(self, s: Fold, value: Term) -> tuple[SharedTile | None, Ring | None]:
+    def _beside(self, c: Contraction) -> Besides:
+        """The tiles from which an operand is formed, but the first."""
+        found = []
+        for name in self.besides.get(c.left.name, ()):
+            tile, home = self.operands[name, c.operand]
+            assert home.ring is not None
+            found.append((tile, home.ring))
+        return tuple(found)
+
+    def _lies(self, s: Fold, value: Term) -> tuple[SharedTile | None, Ring | None, Besides]:
         """The copied left operand of a contraction along the fold's axis that holds elements of the
-        value, where there is one."""
+        value, and what lies beside it, where there is one."""
         inside = set(walk(value))
         for c in self.structure.contractions.values():
             tile, home = self.operands.get((c.left.name, c.operand), (None, None))
             if c.axis != s.axis or tile is None or home is None or tile.filled == "compute":
                 continue
             if loaded(tile) in inside:
-                return tile, home.ring
-        return None, None
+                beside = [(t, r) for t, r in self._beside(c) if loaded(t) in inside]
+                return tile, home.ring, tuple(beside)
+        return None, None, ()
 
     def _read_inside(self, scope: _Scope, s: Fold) -> bool:
         """Whether the loop that carries the fold reads its running value."""
@@ -317,8 +335,11 @@ class _Planner:
         formed = self.formed.get(first.left.name)
         split = first.operand == "f32"
         ops.append(
-            Multiply(tuple(pairs), left, ring, first.axis, depth, element, prefetch, formed, split)
-        )
+            Multiply(
+                tuple(pairs), left, ring, first.axis, depth, element, prefetch, formed, split,
+                self._beside(first),
+            )
+        )  # fmt: skip
         return ops
 
     def _prepare(self, scope: _Scope, c: Contraction) -> list[Operation]:

@@ -70,7 +70,7 @@ def _line(op: Operation) -> str:
             return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"
         case Wait(pending):
             return f"wait until {pending} groups are pending"
-        case Multiply(pairs, left, _, axis, depth, operand, _, formed, split):
+        case Multiply(pairs, left, _, axis, depth, operand, _, formed, split, _):
             into = ", ".join(f"{f.name} += {left.name} x {t.name}" for f, t, _ in pairs)
             how = "" if formed is None else ", left operand formed"
             how += ", three products of pieces" if split else ""

@@ -132,7 +132,8 @@ class _Run:
         if isinstance(op.left, SharedTile):
             if op.left_ring is None:
                 raise ScheduleError(f"{op.left.name} lies in no ring")
-            self.see(op.left_ring, op.left, first, number)
+            for tile, ring in ((op.left, op.left_ring), *op.beside):
+                self.see(ring, tile, first, number)
         else:
             self.use(op.left)
         for target, tile, ring in op.pairs:
@@ -145,7 +146,8 @@ class _Run:
         if op.tile is not None:
             if op.ring is None:
                 raise ScheduleError(f"{op.tile.name} lies in no ring")
-            self.see(op.ring, op.tile, first, number)
+            for tile, ring in ((op.tile, op.ring), *op.beside):
+                self.see(ring, tile, first, number)
         self.defined.add(op.target.name)
 
     def see(self, ring: Ring, tile: SharedTile, first: int, number: int) -> None:

@@ -8,10 +8,10 @@ the threads that share a row are settled as those of an accumulator's fold are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nautile.codegen.memory import FoldDepth, SharedTile
+from nautile.codegen.memory import FoldDepth, Ring, SharedTile
 from nautile.codegen.schedule.place import loaded
 from nautile.codegen.sm80.context import Context, Place, widened
 from nautile.codegen.sm80.elements import COMBINE, quad
@@ -19,8 +19,9 @@ from nautile.codegen.sm80.fragments import left_fragments, left_lane
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Term
 
-__all__ = ["elements", "fold_depth"]
+__all__ = ["elements", "fold_depth", "fragments_beside", "lanes_beside"]
 
+Besides = tuple[tuple[SharedTile, Ring], ...]
 IDENTITY = {"sum": "0.0f", "prod": "1.0f", "max": "-nt_inf()", "min": "nt_inf()"}
 
 
@@ -32,6 +33,7 @@ def fold_depth(ctx: Context, op: FoldDepth) -> None:
     if op.tile is not None:
         assert op.ring is not None
         left_lane(ctx, op.tile, op.ring, op.axis)
+    lanes_beside(ctx, op.beside, op.axis)
     target = ctx.value(op.target)
     start = f"{target}[i][h]" if running else IDENTITY[op.monoid]
     ctx.emit(f"float v[{rows}][2];")
@@ -41,8 +43,10 @@ def fold_depth(ctx: Context, op: FoldDepth) -> None:
     if op.tile is not None:
         ctx.emit("nt_u32 fa[4];")
         left_fragments(ctx, op.tile, op.axis, "k", "fa")
+    held = [] if op.tile is None else [(op.tile, "fa")]
+    held += fragments_beside(ctx, op.beside, op.axis, "k")
     outside, folded = IDENTITY[op.monoid], COMBINE[op.monoid]
-    each = elements(ctx, op.axis, op.tile, op.value, "k", "fa", outside, precise=op.precise)
+    each = elements(ctx, op.axis, held, op.value, "k", outside, precise=op.precise)
     with each as value:
         ctx.emit(f"v[i][h] = {folded.format('v[i][h]', value)};")
     ctx.emit("}", "}", "}", "}")
@@ -50,6 +54,22 @@ def fold_depth(ctx: Context, op: FoldDepth) -> None:
         _rows(ctx, *quad(COMBINE[op.monoid], "v[i][h]"))
     _rows(ctx, f"{target}[i][h] = {_joined(ctx, op)};")
     ctx.emit("}")
+
+
+def lanes_beside(ctx: Context, beside: Besides, axis: Axis) -> None:
+    """The lane's addresses of the tiles beside a left one."""
+    for number, (tile, ring) in enumerate(beside):
+        left_lane(ctx, tile, ring, axis, f"z{number}")
+
+
+def fragments_beside(
+    ctx: Context, beside: Besides, axis: Axis, k: str
+) -> list[tuple[SharedTile, str]]:
+    """The fragments of row fragment i in step k of those tiles, in words of their own."""
+    for number, (tile, _) in enumerate(beside):
+        ctx.emit(f"nt_u32 raw{number}[4];")
+        left_fragments(ctx, tile, axis, k, f"raw{number}", f"z{number}")
+    return [(tile, f"raw{number}") for number, (tile, _) in enumerate(beside)]
 
 
 def positions_at_once(tile: SharedTile | None) -> int:
@@ -76,23 +96,22 @@ def _joined(ctx: Context, op: FoldDepth) -> str:
 def elements(
     ctx: Context,
     axis: Axis,
-    tile: SharedTile | None,
+    held: Sequence[tuple[SharedTile, str]],
     value: Term,
     k: str,
-    words: str,
     outside: str,
     *,
     precise: bool = False,
 ) -> Iterator[str]:
     """Loops over the elements of row fragment i in step k, by row half h, `part` of the step and
-    position q; the text of an element's value, `outside` beyond the depth's extent. `words` holds
-    the tile's fragment. The loops over h and part are left open; `made` has room for a part."""
-    row, run = ctx.program.geometry.row, positions_at_once(tile)
+    position q; the text of an element's value, `outside` beyond the depth's extent. `held` are
+    tiles with the words of their fragments. The loops over h and part are left open; `made` has
+    room for a part."""
+    row, run = ctx.program.geometry.row, positions_at_once(held[0][0] if held else None)
     positions = {row: "p_row", axis: "p_col"}
     ragged = frozenset(a for a in positions if ctx.ragged(a))
     place = Place(positions, ragged, axis, run, "q", "p_pair")
-    if tile is not None:
-        place.known[loaded(tile)] = _at_hand(tile, words)
+    place.known.update((loaded(tile), _at_hand(tile, words)) for tile, words in held)
     levels = ctx.levels([row], [axis])
     text = ctx.printer(levels, place, precise=precise).value(value, "f32")
     if ctx.ragged(axis):

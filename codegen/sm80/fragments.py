@@ -14,22 +14,26 @@ from nautile.terms import Axis
 __all__ = ["lane", "left_fragments", "left_lane", "matrix", "word_by_word"]
 
 
-def left_lane(ctx: Context, tile: SharedTile, ring: Ring, axis: Axis) -> None:
-    """The lane's addresses, "a", of a left operand."""
+def left_lane(ctx: Context, tile: SharedTile, ring: Ring, axis: Axis, name: str = "a") -> None:
+    """The lane's addresses of a left operand."""
     g = ctx.program.geometry
-    lane(ctx, "a", tile, ring, axis, g.thread_rows * 16, "warp_row", g.warp_rows, False)
+    lane(ctx, name, tile, ring, axis, g.thread_rows * 16, "warp_row", g.warp_rows, False)
 
 
-def left_fragments(ctx: Context, tile: SharedTile, axis: Axis, k: str, into: str) -> None:
+def left_fragments(
+    ctx: Context, tile: SharedTile, axis: Axis, k: str, into: str, name: str = "a"
+) -> None:
     """Four words of a left operand: word w of row fragment i holds rows lane / 4 + 8 (w & 1), and
     of step k the positions w / 2 * 16 + lane % 4 * 4 of 32 bytes, onwards for four bytes."""
     if word_by_word(tile, axis):
         for word in range(4):
             row = f"({k} * 8 + (lane & 3) + {word >> 1} * 4)"
-            column = f"(ar + i * 16 + {(word & 1) * 8})"
-            ctx.emit(f"{into}[{word}] = nt_load4(a + {row} * {tile.layout.pitch} + {column} * 4);")
+            column = f"({name}r + i * 16 + {(word & 1) * 8})"
+            ctx.emit(
+                f"{into}[{word}] = nt_load4({name} + {row} * {tile.layout.pitch} + {column} * 4);"
+            )
     else:
-        matrix(ctx, into, "a", tile, axis, k, "i")
+        matrix(ctx, into, name, tile, axis, k, "i")
 
 
 def lane(

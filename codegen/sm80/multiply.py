@@ -19,6 +19,7 @@ def multiply(ctx: Context, op: Multiply) -> None:
     if isinstance(op.left, SharedTile):
         assert op.left_ring is not None
         left_lane(ctx, op.left, op.left_ring, op.axis)
+        depth.lanes_beside(ctx, op.beside, op.axis)
     parts = []
     for number, (target, tile, ring) in enumerate(op.pairs):
         part = target.columns // g.warp_columns
@@ -143,7 +144,8 @@ def _form(ctx: Context, op: Multiply, tile: SharedTile, k: str, into: str) -> No
     ctx.emit("nt_u32 raw[4];")
     left_fragments(ctx, tile, op.axis, k, "raw")
     pack = f"nt_{op.operand}x2_of_f32"
-    with depth.elements(ctx, op.axis, tile, op.formed, k, "raw", "0.0f") as value:
+    held = [(tile, "raw"), *depth.fragments_beside(ctx, op.beside, op.axis, k)]
+    with depth.elements(ctx, op.axis, held, op.formed, k, "0.0f") as value:
         ctx.emit(f"made[q] = {value};")
     ctx.emit(f"{into}[part * 2 + h] = {pack}(made[0], made[1]);", "}", "}")
 

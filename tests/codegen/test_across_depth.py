@@ -50,9 +50,10 @@ def normed(
     monoid: str = "sum",
     resident: bool = False,
     scaled: bool = False,
+    residual: bool = False,
 ) -> TileProgram:
     """y[n, o] = sum[c](x W) * rsqrt(fold of x * x / C + 1e-6), in one pass over c; with `scaled`
-    the operand is (x + 0.5) * g[c]."""
+    the operand is (x + 0.5) * g[c], with `residual` x is x + z."""
     n, o, c = (Axis(name, 0, size) for name, size in zip("noc", sizes, strict=True))
     axes = {"n": n, "o": o, "c": c}
 
@@ -67,17 +68,21 @@ def normed(
     read_w, w = read("w", right, "bf16" if operand == "bf16" else stored)
     square, ss, acc = Tile("square", (n, c)), Tile("ss", (n,)), Tile("acc", (n, o))
     extra: tuple[Any, ...] = ()
+    value: Term = Ref(x)
+    if residual:
+        read_z, z = read("z", left, stored)
+        extra, value = (read_z,), apply("add", value, Ref(z))
     operand_x = x
     if scaled:
         read_g, g = read("g", "c", "f32")
         operand_x = Tile("operand", (n, c))
-        shifted = apply("add", Ref(x), Const(0.5))
-        extra = (read_g, Map(operand_x, apply("mul", shifted, Ref(g))))
+        shifted = apply("add", value, Const(0.5))
+        extra += (read_g, Map(operand_x, apply("mul", shifted, Ref(g))))
     inner = (
         read_x,
         read_w,
         *extra,
-        Map(square, apply("mul", Ref(x), Ref(x))),
+        Map(square, apply("mul", value, value)),
         Fold(ss, monoid, c, square),
         Mma(acc, operand_x, w, (c,), operand, split=operand == "f32"),
     )
@@ -108,6 +113,7 @@ def drawn(program: TileProgram) -> Arrays:
 def expected(arrays: Arrays, layout: str, monoid: str) -> npt.NDArray[np.float64]:
     left, right = layout.split(",")
     x, w = arrays["x"].astype(np.float64), arrays["w"].astype(np.float64)
+    x = x + arrays["z"].astype(np.float64) if "z" in arrays else x
     x = x if left == "nc" else x.T
     w = w if right == "co" else w.T
     operand = x if "g" not in arrays else (x + 0.5) * arrays["g"]
@@ -135,6 +141,12 @@ CASES: dict[str, dict[str, Any]] = {
     "resident": {"sizes": (40, 48, 48), "tile": (32, 32, 48), "resident": True},
     "formed": {"sizes": (64, 48, 96), "tile": (32, 32, 32), "scaled": True},
     "formed, ragged": {"sizes": (20, 40, 37), "tile": (32, 32, 32), "scaled": True},
+    "formed of two": {
+        "sizes": (64, 48, 96),
+        "tile": (32, 32, 32),
+        "scaled": True,
+        "residual": True,
+    },
     "formed, rows contiguous": {
         "sizes": (64, 64, 96),
         "tile": (32, 32, 32),
