@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nautile.codegen.show import show
-from nautile.codegen.tile import TileProgram
+from nautile.codegen.tile import Ref, TileProgram
 from nautile.codegen.types import carrier, literal
 from nautile.terms import Buffer, Cast, Index, Term, transform
 
@@ -85,7 +85,7 @@ def wide_offset(buffer: Buffer, offset: Term) -> Term:
     """The offset in 64 bits where the buffer has 2^31 elements or more."""
     if buffer.size < 2**31:
         return offset
-    return transform(offset, lambda t: Cast("i64", t) if isinstance(t, Index) else t)
+    return transform(offset, lambda t: Cast("i64", t) if isinstance(t, (Index, Ref)) else t)
 
 
 _LOADED = {

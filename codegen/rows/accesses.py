@@ -22,12 +22,14 @@ FIRST = Axis("#first", 0, 1)  # the first column of a vector
 class Access:
     """A Read or Write of `buffer` seen along `column`. `offset` counts elements; `guards` are the
     coordinates that may leave the buffer, with their extents; `base` is the offset less the column
-    where all neighbouring columns are neighbours in memory, else None."""
+    where all neighbouring columns are neighbours in memory and nothing is guarded, else None;
+    `start` is the same where guards concern whole rows (a row that a tensor of indices picks)."""
 
     buffer: Buffer
     column: Axis
     offset: Term
     base: Term | None
+    start: Term | None
     guards: tuple[tuple[Term, int], ...]
 
     @staticmethod
@@ -37,8 +39,15 @@ class Access:
             (c, n) for c, n in zip(coordinates, buffer.shape, strict=True) if not in_range(c, n)
         )
         split = split_axis(offset, column)
-        base = split[1] if split is not None and split[0] == 1 and not guards else None
-        return Access(buffer, column, offset, base, guards)
+        start = split[1] if split is not None and split[0] == 1 else None
+        if any(column in c.free for c, _ in guards):
+            start = None
+        return Access(buffer, column, offset, None if guards else start, start, guards)
+
+    @property
+    def steady(self) -> bool:
+        """Whether whole vectors lie inside the buffer or outside."""
+        return self.start is not None or not self.guards
 
     @property
     def bytes(self) -> int:
@@ -47,15 +56,15 @@ class Access:
     @property
     def first(self) -> Term:
         """The offset of a vector's first element, over FIRST."""
-        if self.base is not None:
-            return integer("add", self.base, Index(FIRST))
+        if self.start is not None:
+            return integer("add", self.start, Index(FIRST))
         return substitute(self.offset, {self.column: Index(FIRST)})
 
     def width(self, extent: int) -> int:
         """The widest aligned vector, in elements, that whole rows of `extent` columns allow."""
         largest = max(1, 16 // self.bytes)
-        if self.base is not None:
-            return gcd(gcd(divisor(self.base), extent), largest) or 1
+        if self.start is not None:
+            return gcd(gcd(divisor(self.start), extent), largest) or 1
         width = 1 if self.guards else gcd(extent, largest)
         while width > 1 and not (
             _slope(self.offset, self.column, width) == 1

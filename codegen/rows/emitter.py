@@ -68,8 +68,8 @@ class _Emitter(Reader):
             a
             for a in every
             if row_dependent(a, rows)
-            and not a.guards
-            and (not wide or a.base is not None or a.width(rows.column.extent) > 1)
+            and a.steady
+            and (not wide or a.start is not None or a.width(rows.column.extent) > 1)
         ]
         shape = geometry(rows, every, writes, cached)
         made = cls(rows, name, precise, reads, keys, shape)

@@ -111,7 +111,7 @@ class Reader:
     def _vector(self, access: Access) -> bool:
         """Whether the access goes by whole vectors."""
         need = min(self.shape.width, max(1, 16 // access.bytes))
-        return not access.guards and access.width(self.rows.column.extent) >= need
+        return access.steady and access.width(self.rows.column.extent) >= need
 
     def _preload(self, wanted: list[str]) -> None:
         """Start the loads of a pass, all vectors of a thread at once."""
@@ -130,10 +130,10 @@ class Reader:
         for key in fresh:
             size = self.reads[key].bytes * g.width
             self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
-            before, load = self._load(key, kept=not row_dependent(self.reads[key], self.rows))
+            inside = f"c0 < {self.rows.column.extent}" if self.ragged else ""
+            kept = not row_dependent(self.reads[key], self.rows)
+            before, load = self._load(key, kept, inside)
             lines += before
-            if self.ragged:
-                load = f"c0 < {self.rows.column.extent} ? {load} : nt_zeros<{size}>()"
             lines.append(f"v_{key}[i] = {load};")
             self.loaded[key] = f"v_{key}[i]"
         self.flush(0)
@@ -163,20 +163,28 @@ class Reader:
 
     def _first(self, access: Access) -> tuple[list[str], str]:
         """The address of the vector that starts at column c0, and lines that it needs there."""
-        if access.base is not None:
-            base = self.printer.assign(wide_offset(access.buffer, access.base))
+        if access.start is not None:
+            base = self.printer.assign(wide_offset(access.buffer, access.start))
             return [], f"{pointer(access.buffer)} + {base} + c0"
         levels = [self.printer.levels[0], Level(self.printer.levels[2].axes, prefix="at")]
         printer = Printer(levels, self.leaf, counter=self.names)
         offset = printer.value(wide_offset(access.buffer, access.first))
         return levels[1].lines, f"{pointer(access.buffer)} + {offset}"
 
-    def _load(self, key: str, kept: bool) -> tuple[list[str], str]:
-        """The load of the vector that starts at column c0, after lines that it needs."""
+    def _load(self, key: str, kept: bool, inside: str = "") -> tuple[list[str], str]:
+        """The load of the vector that starts at column c0, after lines that it needs; zeros where
+        it is not `inside` the row, or the row not inside the buffer."""
         access = self.reads[key]
         lines, place = self._first(access)
         size = access.bytes * self.shape.width
-        return lines, f"nt_load<{size}, {'true' if kept else 'false'}>({place})"
+        load = f"nt_load<{size}, {'true' if kept else 'false'}>({place})"
+        conditions = [inside] if inside else []
+        for coordinate, extent in access.guards:
+            at = self.printer.assign(coordinate)
+            conditions.append(f"{at} >= 0 && {at} < {extent}")
+        if conditions:
+            load = f"{' && '.join(conditions)} ? {load} : nt_zeros<{size}>()"
+        return lines, load
 
     def _vector_loop(self, lines: list[str]) -> None:
         """A loop over the vectors of a thread; c0 is the first column of vector i."""

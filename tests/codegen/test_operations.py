@@ -11,6 +11,7 @@ import pytest
 from sample_kernels import ax, kernel, load, out
 from sample_values import Arrays, expected
 
+from nautile.codegen.emit import emit_program
 from nautile.codegen.interpret import run_program
 from nautile.codegen.lower import lower
 from nautile.codegen.operators import SPELLINGS
@@ -100,3 +101,12 @@ def test_generated_text(tmp_path: Path) -> None:
         host.run(library, number, cuda, made, found)
         relative = 1e-12 if dtype == "f64" else 1e-5 if precise else 2e-4
         _compare(made, arrays, found, relative)
+
+
+def test_rows_that_indices_pick_move_by_vectors_in_64_bits_where_a_table_is_large() -> None:
+    i, j = ax("n", 5), ax("d", 16384)
+    picked = load("e", load("tok", i, dtype="i32"), j, shape=(140000, 16384))
+    made = kernel("rows", [out("y", (i, j), picked)], {i: 1, j: 1024})
+    text = emit_program(lower(made, made.parts[0])).text
+    assert "((nt_i64)(p_tok[i_n])) * ((nt_i64)16384)" in text
+    assert "nt_load<16, false>(p_e" in text
