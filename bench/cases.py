@@ -10,6 +10,7 @@ __all__ = ["BUNDLES", "GROUPS", "Case", "cases", "example_cases"]
 
 HERE = Path(__file__).resolve().parent
 BUNDLES = HERE / "bundles"
+_OTHERS = ("spine-", "split-")  # bundles of programs that are not examples
 GROUPS = ("rows", "gemm", "attention", "examples")
 PEERED = ("cross_entropy", "mean_cross_entropy", "transformer_block")  # examples with peers
 
@@ -64,7 +65,7 @@ def _attention() -> list[Case]:
 def example_cases() -> list[Case]:
     """Every shipped example that was built, at its own default sizes."""
     folders = sorted(p.parent for p in BUNDLES.glob("*/manifest.json"))
-    split = [f.name.split("-", 1) for f in folders if not f.name.startswith("spine-")]
+    split = [f.name.split("-", 1) for f in folders if not f.name.startswith(_OTHERS)]
     return [
         Case("examples", program, peer=program if program in PEERED else None, file=file)
         for file, program in split
