@@ -12,7 +12,14 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 HEAD = "# Measurements\n\nRendered by `bench/render.py` from the JSON files beside this page.\n"
-NOTE = "A ratio is the peer's time over Nautile's: above 1, Nautile is faster.\n"
+NOTE = (
+    "A ratio is the peer's time over Nautile's: above 1, Nautile is faster. A share of copy is the\n"
+    "rate of bytes over that of a 1 GiB copy in the same process, which writes half of what it moves:\n"
+    "what only reads may pass it. Where a reduction may be split over blocks, `chunks` is the count\n"
+    "that was chosen, `best` the fastest of those measured, and `over best` the chosen program's\n"
+    "time over that of the fastest.\n"
+)
+_SPLIT = ["chunks", "best", "over best"]
 
 
 def render(folder: Path) -> str:
@@ -39,7 +46,8 @@ def _stamp(records: list[dict[str, Any]]) -> str:
 
 def _table(group: str, records: list[dict[str, Any]]) -> str:
     peers = list(dict.fromkeys(n for r in records for n in r["peers"]))
-    head = ["case", "correct", "error (torch's own)", "kernels", "ms", "rate", *peers]
+    split = _SPLIT if any("split" in r for r in records) else []
+    head = ["case", "correct", "error (torch's own)", "kernels", "ms", "rate", *split, *peers]
     lines = [f"\n### {group}\n", _row(head), _row(["---"] * len(head))]
     return "\n".join(lines + [_row(_cells(r, peers)) for r in records])
 
@@ -55,6 +63,9 @@ def _cells(r: dict[str, Any], peers: list[str]) -> list[str]:
         return [r["case"], "no", why, *[""] * (3 + len(peers))]
     error = f"{r['relative_error']:.1e} ({r['naive_error']:.1e})" if "relative_error" in r else ""
     times = [_ratio(r["peers"].get(n), ours["ms"]) for n in peers]
+    if "split" in r:
+        over = f"{r['ratio_to_best']:.2f}" if r.get("ratio_to_best") else ""
+        times = [str(r["split"]), str(r.get("best_split") or ""), over, *times]
     mark = "yes" if r["correct"] else "no"
     return [r["case"], mark, error, str(ours["kernels"]), f"{ours['ms']:.4f}", _rate(r), *times]
 
