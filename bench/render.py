@@ -12,13 +12,12 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 HEAD = "# Measurements\n\nRendered by `bench/render.py` from the JSON files beside this page.\n"
-NOTE = (
-    "A ratio is the peer's time over Nautile's: above 1, Nautile is faster. A share of copy is the\n"
-    "rate of bytes over that of a 1 GiB copy in the same process, which writes half of what it moves:\n"
-    "what only reads may pass it. Where a reduction may be split over blocks, `chunks` is the count\n"
-    "that was chosen, `best` the fastest of those measured, and `over best` the chosen program's\n"
-    "time over that of the fastest.\n"
-)
+NOTE = """\
+A ratio is the peer's time over Nautile's: above 1, Nautile is faster. A share of copy is the rate
+of bytes over that of a 1 GiB copy in the same process, which writes half of what it moves: what
+only reads may pass it. Where a reduction may be split over blocks, `chunks` is the count that was
+chosen, `best` the fastest of those measured, and `over best` the time over that of the fastest.
+"""
 _SPLIT = ["chunks", "best", "over best"]
 
 
