@@ -7,7 +7,8 @@ What is tried depends on the class that the law is stated under:
   zeros;
 - **real**: in float64 both sides agree wherever the left is finite; in float32, with magnitudes up
   to 10^4, the right side is finite wherever the left is, and its error on values with a common
-  offset is at most a small factor of the left side's own;
+  offset is at most a small factor of the left side's own; streamed sums are taken block by block
+  too;
 - **fast**: in float64 both sides agree wherever both are finite;
 - **facts**: the equation that the fact asserts holds, as under real, in float64.
 
@@ -26,10 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nautile.oracle import arrays_fetch, evaluate
-from nautile.terms import Term
+from nautile.terms import Axis, Index, Online, Reduce, Term, walk
 
+from .blocks import Blocks
 from .instance import Instance, Unsupported, instantiate, patterns_of
-from .law import Call, Fold, Rule, parts
+from .law import Call, Fold, Rescaled, Rule, Streamed, parts
 
 __all__ = ["Verdict", "check"]
 
@@ -98,7 +100,9 @@ def _trials(rule: Rule) -> list[tuple[str, _Trial]]:
     if rule.numerics == "exact":
         return [("float32 bits", _exact)]
     if rule.numerics == "real":
-        return [("float64", _equal), ("float32 finite", _finite), ("float32 error", _accurate)]
+        trials: list[tuple[str, _Trial]] = [("float64", _equal), ("float32 finite", _finite)]
+        trials.append(("float32 error", _accurate))
+        return [*trials, ("blocks", _blocked)] if _is_streamed(rule) else trials
     if rule.numerics == "fast":
         return [("float64, both finite", _fast)]
     return [("float64", _equal)]
@@ -141,6 +145,31 @@ def _finite(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
     values = _values(instance, rng, _large)
     left, right = _sides(instance, values, "f32")
     return _found(instance, values, left, right, np.isfinite(left) & ~np.isfinite(right))
+
+
+def _is_streamed(rule: Rule) -> bool:
+    return any(isinstance(p, (Streamed, Rescaled)) for x in patterns_of(rule) for p in parts(x))
+
+
+def _blocked(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
+    """Equal wherever the left side is finite, streams taken block by block."""
+    instance = instantiate(rule, rng, forward=True)
+    values = _values(instance, rng, _ordinary)
+    wide = {n: v.astype(np.float64) if _floats(v) else v for n, v in values.items()}
+    ends = {a: _ends(a.extent, rng) for a in _all_axes(instance.right)}
+    left, right = (
+        Blocks(dict(wide), ends)(t, instance.axes) for t in (instance.left, instance.right)
+    )
+    return _found(instance, values, left, right, np.isfinite(left) & ~_close(left, right))
+
+
+def _ends(extent: int, rng: np.random.Generator) -> list[int]:
+    """The ends of random blocks that cover an axis."""
+    return [i for i in range(1, extent) if rng.random() < 0.5] + [extent]
+
+
+def _all_axes(term: Term) -> set[Axis]:
+    return {t.axis for t in walk(term) if isinstance(t, (Index, Reduce, Online))}
 
 
 def _accurate(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:

@@ -285,7 +285,7 @@ def _text(pattern: Pattern, integral: bool) -> str:
             return number(value if keep else float(value))
         case Size(axis):
             return f"(Num n_{axis})"
-        case Call("mul" | "div" as operation, arguments) if _sized(pattern):
+        case Call("mul" | "div", _) if _sized(pattern):
             return f"(Num {_sized(pattern)})"
         case Call(operation, arguments):
             return f"(op_{operation} {' '.join(map(inner, arguments))})"
@@ -307,6 +307,8 @@ def _text(pattern: Pattern, integral: bool) -> str:
 def _sized(pattern: Pattern) -> str | None:
     """The number that extents alone make, as it stands in the e-graph once it is folded."""
     match pattern:
+        case Number(value):
+            return repr(float(value))
         case Size(axis):
             return f"n_{axis}"
         case Call("mul" | "div" as operation, (left, right)):

@@ -85,14 +85,16 @@ def patterns_of(rule: Rule) -> list[Pattern]:
     return sides + [c.reduction for c in rule.conditions if isinstance(c, Carrier)]
 
 
-def instantiate(rule: Rule, rng: np.random.Generator) -> Instance:
-    """A random instance of the law: extents 1 to 4, names over random subsets of the axes."""
-    return _Builder(rule, rng).build()
+def instantiate(rule: Rule, rng: np.random.Generator, *, forward: bool = False) -> Instance:
+    """A random instance of the law: extents 1 to 4, names over random subsets of the axes. With
+    `forward`, running forms are always made of their subjects, so that they follow the running
+    value wherever that is taken; else a tame one is a tensor, and of ordinary size."""
+    return _Builder(rule, rng, forward).build()
 
 
 class _Builder:
-    def __init__(self, rule: Rule, rng: np.random.Generator) -> None:
-        self.rule, self.rng = rule, rng
+    def __init__(self, rule: Rule, rng: np.random.Generator, forward: bool) -> None:
+        self.rule, self.rng, self.forward = rule, rng, forward
         self.patterns = patterns_of(rule)
         names = [*dict.fromkeys(a for p in self.patterns for a in axes_of(p)), *OUTER, _STREAM]
         self.extent = {n: Axis(n, 0, int(rng.integers(1, 5))) for n in names}
@@ -140,13 +142,22 @@ class _Builder:
         if premise.relation == "drop":
             self._dropped(premise, subject.name, running.name)
             return
-        tame = Kind("tame", running.name) in self.rule.conditions
+        tame = not self.forward and Kind("tame", running.name) in self.rule.conditions
         known, other = (running, subject) if tame else (subject, running)
         term = self.term(known)
         if not tame:
-            # The subject has no value where its carrier has none.
-            final, _ = self._carrier(premise.carrier, premise.relation == "power")
-            term = self.bound[known.name] = apply("add", term, apply("sub", final, final))
+            # The subject has no value where its carrier has none (or is 0, of powers).
+            powers = premise.relation == "power"
+            if (
+                powers
+                and isinstance(premise.carrier, Name)
+                and premise.carrier.name in self.defined
+            ):
+                # A running form is tame: it may ask for a largest magnitude that is not 0.
+                self.positive |= set(names_of(self.defined[premise.carrier.name]))
+            final, _ = self._carrier(premise.carrier, powers)
+            own = apply("div" if powers else "sub", final, final)
+            term = self.bound[known.name] = apply("mul" if powers else "add", term, own)
         self.bound[other.name] = self._moved(premise, term, back=tame)
 
     def _dropped(self, premise: Relation, subject: str, rest: str) -> None:
