@@ -178,10 +178,16 @@ def test_matmul_counts_its_flops_and_reads_at_least_its_operands() -> None:
         assert set(part.streams) <= set(part.tiles)
 
 
-def test_f32_operands_run_on_fma() -> None:
-    _, prediction = schedules((matmul("f32"),), H200, 1)[0]
+def test_f32_operands_run_on_fma_where_nothing_may_round() -> None:
+    _, prediction = schedules((matmul("f32"),), H200, 1, numerics="exact")[0]
     assert prediction.tensor_flops == 0
     assert prediction.vector_flops >= 2 * 1024**3
+
+
+def test_f32_operands_take_at_least_three_products_of_tf32() -> None:
+    _, split = schedules((matmul("f32"),), H200, 1)[0]
+    assert split.tensor_flops == 2 * 1024**3
+    assert split.shares["tensor"] >= 3 * 2 * 1024**3 / H200.tensor_rate("tf32")
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(4096, 1024), (4096, 16384), (512, 32768)])
