@@ -1,7 +1,15 @@
 """Programs whose blocks are rows: elementwise ones, and folds along one axis.
 
 A row's elements lie along one column axis, in vectors of up to 16 bytes over a group of threads.
-The row stays in registers where it fits; else every pass reads it again.
+The row stays in registers where it fits; else every pass reads it again. Partial states of threads
+are merged by the same repairs and offsets that a stream has (states.py, merging.py).
+
+| file | what becomes rows |
+|---|---|
+| joined.py | folds inside folds: one fold over the positions of all their axes |
+| strided.py | memory that runs across the rows: neighbouring threads have neighbouring results |
+| prologue.py | folds that all elements of a row share, or over another axis: once a block, first |
+| transposed.py | elementwise programs whose inputs and outputs are contiguous along different axes |
 """
 
 from nautile.codegen.rows.emitter import emit_rows
