@@ -9,7 +9,7 @@ are merged by the same repairs and offsets that a stream has (states.py, merging
 | joined.py | folds inside folds: one fold over the positions of all their axes |
 | strided.py | memory that runs across the rows: neighbouring threads have neighbouring results |
 | prologue.py | folds that all elements of a row share, or over another axis: once a block, first |
-| transposed.py | elementwise programs whose inputs and outputs are contiguous along different axes |
+| transposed.py | elementwise programs whose tensors are contiguous along different axes |
 """
 
 from nautile.codegen.rows.emitter import emit_rows
