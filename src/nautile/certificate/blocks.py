@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nautile.certificate.drawing import Drawn
 from nautile.certificate.meaning import affordable, is_costly, positions_for
 from nautile.certificate.model import Check
 from nautile.certificate.places import Grid, fitted, spread_within
@@ -40,6 +41,7 @@ _LOADS = 1 << 21
 _LONGEST_BLOCK = 1 << 30  # products that one block may form to be interpreted
 _LONGEST_READ = 1 << 33  # the same with what it reads of other kernels' results
 _MOVES = 3
+_LAST_PLACE, _OPERAND = 2.0**-22, 2.0**-9
 _STEP = 1 << 16  # products in the time that one step of a loop takes besides
 
 
@@ -260,12 +262,21 @@ def _worst(
     subject: Subject, target: Target, grid: Grid, case: str, reference: Array, naive: Array
 ) -> Array:
     """The naive values with the largest errors of several evaluations, inputs moved in their last
-    place. Few values that hang on one rounding may all be lucky in a single evaluation."""
+    place (and as far as tensor cores round, where those have operands to round). Few values that
+    hang on one rounding may all be lucky in a single evaluation."""
     side = subject.source if target.named else subject.chosen
-    for number in range(_MOVES):
-        fetch = side.fetch(subject.moved(case, number), "mma")
-        moved = evaluate(target.term, fetch, grid, precision="mma")
-        moved = stored(moved, target.output.buffer.dtype)
+
+    def evaluated(drawn: Drawn, precision: str) -> Array:
+        fetch = side.fetch(drawn, precision)
+        found = evaluate(target.term, fetch, grid, precision=precision)
+        return stored(found, target.output.buffer.dtype)
+
+    moves = [_LAST_PLACE] * _MOVES
+    first = subject.moved(case, 0, _LAST_PLACE)
+    if not np.array_equal(evaluated(first, "f32"), evaluated(first, "mma"), equal_nan=True):
+        moves.append(_OPERAND)
+    for number, by in enumerate(moves):
+        moved = evaluated(subject.moved(case, number, by), "mma")
         further = _error(moved, reference) > _error(naive, reference)
         naive = np.where(further & np.isfinite(naive), moved, naive)
     return naive

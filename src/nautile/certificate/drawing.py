@@ -74,18 +74,19 @@ class Drawn:
 
 @dataclass(slots=True)
 class Moved(Drawn):
-    """The same tensors, every float moved by less than one part in 2**22: how far a result follows
-    tells how well its inputs determine it in float32."""
+    """The same tensors, every float moved by less than the share `by`: how far a result follows
+    tells how well its inputs determine it."""
 
     number: int = 0
+    by: float = 2.0**-22
 
     def _draw(self, buffer: Buffer, flat: Array) -> Array:
         drawn = Drawn._draw(self, buffer, flat)
         if DTYPES[buffer.dtype].kind != "float":
             return drawn
         name = f"{buffer.name} moved {self.number}"
-        by = samples.values("uniform:-1:1", self.seed, name, flat)
-        return np.asarray(drawn * (1 + 2.0**-22 * by))
+        share = samples.values("uniform:-1:1", self.seed, name, flat)
+        return np.asarray(drawn * (1 + self.by * share))
 
 
 def _flat(shape: tuple[int, ...], at: tuple[Array, ...]) -> Array:

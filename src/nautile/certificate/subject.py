@@ -154,9 +154,9 @@ class Subject:
             self.tensors[case] = Drawn(self.seed, self.kinds(case), self.answers)
         return self.tensors[case]
 
-    def moved(self, case: str, number: int) -> Drawn:
-        """The tensors of a case, moved in their last place."""
-        return Moved(self.seed, self.kinds(case), number=number)
+    def moved(self, case: str, number: int, by: float) -> Drawn:
+        """The tensors of a case, moved by up to the share `by`."""
+        return Moved(self.seed, self.kinds(case), number=number, by=by)
 
     def composed(self) -> Subject:
         """The same without cuts: everything follows from the program's inputs."""
