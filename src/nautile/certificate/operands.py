@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nautile.extract.kernel import Plan
-from nautile.terms import Apply, Cast, Const, Load, Online, Reduce, Term, children, walk
+from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, children, walk
 
 __all__ = ["NARROW", "rounded_operands"]
 
@@ -48,7 +48,7 @@ def _operands(terms: Iterable[Term], narrow: dict[str, str]) -> Iterator[tuple[T
     for root in terms:
         for term in walk(root):
             if isinstance(term, Online) or (isinstance(term, Reduce) and term.monoid == "sum"):
-                factors = list(_factors(term.body, term))
+                factors = list(_factors(term.body, term, term.axis))
                 for parent, factor in factors:
                     if isinstance(factor, Load) and factor.buffer.name in narrow:
                         wanted = narrow[factor.buffer.name]
@@ -57,16 +57,19 @@ def _operands(terms: Iterable[Term], narrow: dict[str, str]) -> Iterator[tuple[T
                             yield parent, factor
 
 
-def _factors(term: Term, parent: Term) -> Iterator[tuple[Term, Term]]:
-    """Factors with their parents, through products, inner sums, and selections of zero."""
+def _factors(term: Term, parent: Term, axis: Axis) -> Iterator[tuple[Term, Term]]:
+    """Factors with their parents, through products, quotients by what leaves the sum over the axis,
+    inner sums, and selections of zero."""
     match term:
         case Apply("mul", (left, right)):
-            yield from _factors(left, term)
-            yield from _factors(right, term)
+            yield from _factors(left, term, axis)
+            yield from _factors(right, term, axis)
+        case Apply("div", (left, right)) if axis not in right.free:
+            yield from _factors(left, term, axis)
         case Apply("where", (_, chosen, Const(value))) if value == 0:
-            yield from _factors(chosen, term)
+            yield from _factors(chosen, term, axis)
         case Reduce("sum", _, body):
-            yield from _factors(body, term)
+            yield from _factors(body, term, axis)
         case _:
             yield parent, term
 

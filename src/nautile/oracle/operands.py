@@ -76,14 +76,20 @@ def _contracts(operands: list[Term], summed: frozenset[Axis]) -> bool:
     return any(q.free - p.free for p in rows for q in stored)
 
 
-def _cast(term: Term, summed: frozenset[Axis], dtype: str) -> Term:
+def _cast(term: Term, summed: frozenset[Axis], dtype: str, *, masked: bool = False) -> Term:
+    """The term with its operands rounded. Behind a mask a product that is no larger than one of its
+    factors is rounded as a whole, too: it is an operand, which elsewhere its evaluation rounds."""
     match term:
         case Apply("mul" | "div", (a, b)):
-            return apply(term.operation, _cast(a, summed, dtype), _cast(b, summed, dtype))
+            parts = (_cast(c, summed, dtype, masked=masked) for c in (a, b))
+            product = apply(term.operation, *parts)
+            whole = masked and term.free in (a.free, b.free) and summed <= term.free
+            return Cast(dtype, product) if whole and type_of(term) == "f32" else product
         case Apply("neg", (a,)):
-            return apply("neg", _cast(a, summed, dtype))
+            return apply("neg", _cast(a, summed, dtype, masked=masked))
         case Apply("where", (p, a, Const(0))):
-            return rebuild(term, (p, _cast(a, summed, dtype), term.arguments[2]))
+            inner = _cast(a, summed, dtype, masked=True)
+            return rebuild(term, (p, inner, term.arguments[2]))
     if not term.free & summed or stored_type(term) is not None or type_of(term) != "f32":
         return term
     return Cast(dtype, term)
