@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from nautile.extract.footprint import Affine, affine
-from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term
+from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term, children
 
 __all__ = ["Conjunct", "Mask", "alive", "alive_and_busy", "conjuncts", "pass_mask", "span"]
 
@@ -25,7 +25,7 @@ NONE: Mask = frozenset()
 
 def pass_mask(reductions: Iterable[Term]) -> Mask:
     """The conjuncts outside of which every one of the reductions adds nothing."""
-    memo: dict[tuple[Term, bool], Mask] = {}
+    memo: dict[tuple[Term, str], Mask] = {}
     common: Mask | None = None
     for root in reductions:
         assert isinstance(root, (Reduce, Online))
@@ -34,7 +34,7 @@ def pass_mask(reductions: Iterable[Term]) -> Mask:
     return common or NONE
 
 
-def _neutral(root: Reduce | Online, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+def _neutral(root: Reduce | Online, memo: dict[tuple[Term, str], Mask]) -> Mask:
     if isinstance(root, Online):
         return _vanishes(root.body, memo)
     if root.monoid == "sum":
@@ -42,16 +42,16 @@ def _neutral(root: Reduce | Online, memo: dict[tuple[Term, bool], Mask]) -> Mask
     return _sinks(root.body, memo) if root.monoid == "max" else NONE
 
 
-def _sinks(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+def _sinks(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
     """Conjuncts outside of which the term is -inf."""
-    key = (term, True)
+    key = (term, "sinks")
     if key not in memo:
         memo[key] = NONE
         memo[key] = _sinks_now(term, memo)
     return memo[key]
 
 
-def _sinks_now(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+def _sinks_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
     match term:
         case Apply("where", (condition, value, other)) if _is(other, -math.inf):
             return conjuncts(condition) | _sinks(value, memo)
@@ -70,23 +70,24 @@ def _sinks_now(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
     return NONE
 
 
-def _vanishes(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+def _vanishes(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
     """Conjuncts outside of which the term is 0."""
-    key = (term, False)
+    key = (term, "vanishes")
     if key not in memo:
         memo[key] = NONE
         memo[key] = _vanishes_now(term, memo)
     return memo[key]
 
 
-def _vanishes_now(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
+def _vanishes_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
     match term:
         case Apply("where", (condition, value, other)) if _is(other, 0):
             return conjuncts(condition) | _vanishes(value, memo)
         case Apply("exp" | "exp2", (argument,)):
             return _sinks(argument, memo)
         case Apply("mul", (left, right)):
-            return _vanishes(left, memo) | _vanishes(right, memo)
+            one = _vanishes(left, memo) - _infinite(right, memo)
+            return one | _vanishes(right, memo) - _infinite(left, memo)
         case Apply("div", (left, _)):
             return _vanishes(left, memo)
         case Apply("add" | "sub", (left, right)):
@@ -96,6 +97,29 @@ def _vanishes_now(term: Term, memo: dict[tuple[Term, bool], Mask]) -> Mask:
         case Reduce("sum", _, body):
             return frozenset(c for c in _vanishes(body, memo) if _within(c, term))
     return NONE
+
+
+def _infinite(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+    """Conjuncts outside of which the term may be an infinity, which nothing times makes 0."""
+    key = (term, "infinite")
+    if key not in memo:
+        memo[key] = NONE
+        memo[key] = _infinite_now(term, memo)
+    return memo[key]
+
+
+def _infinite_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+    found = NONE
+    match term:
+        case Apply("where", (condition, _, other)) if isinstance(other, Const):
+            endless = _is(other, math.inf) or _is(other, -math.inf)
+            found = conjuncts(condition) if endless else NONE
+    if isinstance(term, Apply | Cast | Reduce):
+        for child in children(term):
+            found |= _infinite(child, memo)
+    if isinstance(term, Apply) and term.operation in ("exp", "exp2"):
+        found -= _sinks(term.arguments[0], memo)
+    return found
 
 
 def _within(conjunct: Conjunct, term: Term) -> bool:

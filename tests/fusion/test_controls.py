@@ -52,11 +52,6 @@ def f(x: f32[N,M], v: f32[N,M], n: i32[N], *, N=40, M=300) -> f32[N]:
     y[i] = sum[j](e[i,j] * v[i,j])
     return y
 """
-LOGSUM = """
-def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
-    y[i] = log(sum[j](exp(x[i,j])))
-    return y
-"""
 LEAST = """
 def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
     low[i] = min[j](x[i,j])
@@ -96,12 +91,6 @@ def f(x: f32[N,M], w: f32[M], *, N=40, M=300) -> f32[N]:
     y[i] = sum[j]((x[i,j] - mu[i]) * w[j])
     return y
 """
-POWERS = """
-def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
-    top[i] = max[j](abs(x[i,j]))
-    y[i] = sum[j]((abs(x[i,j]) / top[i]) ** 3)
-    return y
-"""
 ENTROPY = """
 def f(x: f32[N,M], *, N=40, M=300) -> f32[N]:
     top[i] = max[j](x[i,j])
@@ -117,6 +106,8 @@ KINDS = {
     "variance": VARIANCE,
     "masked variance": MASKED,
     "centred product": CENTRED,
+    "covariance": COVARIANCE,
+    "entropy": ENTROPY,
 }
 
 # Mutants that mean the same, by (kind, what was changed), and why.
@@ -132,6 +123,9 @@ EQUAL = {
     ("two carriers", OWN): DISCARDED,
     ("variance", "guard (new) of the offset dropped"): COUNTED,
     ("centred product", "guard (new) of the offset dropped"): COUNTED,
+    ("covariance", "guard (new) of the offset dropped"): COUNTED,
+    ("entropy", OWN): DISCARDED,
+    ("entropy", "guard (new and old) of the offset dropped"): DISCARDED,
 }
 # The same for merges: the guard that compares a chunk's maximum with that of all, the one that
 # discards what has a repair of 0, and those of the counts.
@@ -149,6 +143,12 @@ MERGED = {
     ("variance", "guard 1 dropped"): COUNTED,
     ("centred product", "guard 0 dropped"): COUNTED,
     ("centred product", "guard 1 dropped"): COUNTED,
+    ("covariance", "guard 0 dropped"): COUNTED,
+    ("covariance", "guard 1 dropped"): COUNTED,
+    ("covariance", "guard 2 dropped"): COUNTED,
+    ("covariance", "guard 3 dropped"): COUNTED,
+    ("entropy", "guard 0 dropped"): FINITE,
+    ("entropy", "guard 1 dropped"): FINITE,
 }
 
 
