@@ -51,6 +51,8 @@ VECTOR: Mapping[str, int] = {
 def operation_cost(term: Term) -> tuple[int, int]:
     """(vector, special) operations of one evaluation of the term's own head."""
     match term:
+        case Apply("div", (_, Const())):
+            return VECTOR["div"], 0  # the reciprocal is the compiler's
         case Apply(operation, _):
             return VECTOR[operation], SPECIAL[operation]
         case Cast() | Reduce():
