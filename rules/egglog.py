@@ -44,6 +44,7 @@ from .law import (
     Bare,
     Call,
     Carrier,
+    Chain,
     Condition,
     Fold,
     Free,
@@ -238,6 +239,12 @@ def _condition_text(condition: Condition, position: int) -> str:
             return f"(is_{kind} v_{name})"
         case Kind("still", name):
             return f"(= 0 (ra v_{name}))"
+        case Chain(axis, first, second, third):
+            names = (first, second, third)
+            masks = [f"fv{position}_{n}" for n in names]
+            looked = " ".join(f"(= {m} (fv v_{n}))" for m, n in zip(masks, names, strict=True))
+            lacks = f"(^ -1 (| {masks[2]} (<< 1 x_{axis})))"
+            return f"{looked} (= 0 (& (& {masks[0]} {masks[1]}) {lacks}))"
         case Bare(axis, name):
             mask = f"loose{position}"
             return f"(= {mask} (loose v_{name})) (= 0 (& (<< 1 x_{axis}) {mask}))"

@@ -43,6 +43,7 @@ __all__ = [
     "Bare",
     "Call",
     "Carrier",
+    "Chain",
     "Condition",
     "Fold",
     "Free",
@@ -204,6 +205,17 @@ class Bare:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """`chain[j](a, b, c)`: of the axes that a and b share, c lacks j alone, as in a product of
+    matrices. A law holds without it; it keeps from orders whose intermediates have more axes."""
+
+    axis: str
+    name: str
+    other: str
+    third: str
+
+
+@dataclass(frozen=True, slots=True)
 class Carrier:
     """`name == max[j](b)`: the carrier is this reduction, or this expression of reductions over one
     axis, as in `m == max(max[j](b), c)` or `m == sum[j](b) / sum[j](w)`."""
@@ -234,7 +246,7 @@ class Kind:
     name: str
 
 
-Condition = NotFree | Free | Apart | Bare | Carrier | Sign | Kind
+Condition = NotFree | Free | Apart | Bare | Chain | Carrier | Sign | Kind
 
 
 @dataclass(frozen=True, slots=True)

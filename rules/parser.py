@@ -12,6 +12,7 @@ condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
             | integer(name) | float(name) | boolean(name)
             | finite(name) | unbounded(name) | tame(name) | still(name)
             | rough(name) | apart(name, carrier) | bare[axis](name)
+            | chain[axis](name, name, name)
             | instead                      (the left side need not be kept)
 ```
 
@@ -33,6 +34,7 @@ from .law import (
     Apart,
     Bare,
     Carrier,
+    Chain,
     Condition,
     Free,
     Kind,
@@ -234,9 +236,9 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
             return Carrier(name, carrier_of(reader, right))
         if type(operation) in _SIGNS and _is_zero(right):
             return Sign(name, _SIGNS[type(operation)])
-    bare = _bare(reader, node)
-    if bare is not None:
-        return bare
+    useful = _of_use(reader, node)
+    if useful is not None:
+        return useful
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "apart":
         if len(node.args) == 2 and all(isinstance(a, ast.Name) for a in node.args):
             return Apart(*(a.id for a in node.args if isinstance(a, ast.Name)))
@@ -248,8 +250,14 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
     return reader.refuse(node, "unknown-condition", _CONDITIONS)
 
 
-def _bare(reader: Reader, node: ast.expr) -> Bare | None:
+def _of_use(reader: Reader, node: ast.expr) -> Bare | Chain | None:
     match node:
+        case ast.Call(
+            ast.Subscript(ast.Name("chain"), axis),
+            [ast.Name(name), ast.Name(other), ast.Name(third)],
+            [],
+        ):
+            return Chain(reader.axis(axis), name, other, third)
         case ast.Call(ast.Subscript(ast.Name("bare"), axis), [ast.Name(name)], []):
             return Bare(reader.axis(axis), name)
     return None
@@ -316,7 +324,7 @@ def _check_condition(
     if condition.name not in names:
         place = _place(node, condition.name)
         reader.refuse(place, "unbound", f"no term {condition.name} in this law")
-    if isinstance(condition, (NotFree, Free, Bare)) and condition.axis not in axes:
+    if isinstance(condition, (NotFree, Free, Bare, Chain)) and condition.axis not in axes:
         place = _place(node, condition.axis)
         reader.refuse(place, "unbound", f"no axis {condition.axis} in this law")
 
