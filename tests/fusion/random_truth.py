@@ -3,7 +3,7 @@
 In float64 a variant may differ by what the source itself moves when its inputs change in the
 twelfth digit. In float32 its error may be a small factor of what the source's naive evaluations
 err, as it stands and with inputs moved by half a unit in the last place, so that no lucky rounding
-of the source makes a bound; where tensor cores have operands to round, also with inputs moved as
+of the source makes a bound; where something is rounded to a narrow type, also with inputs moved as
 far as that. Where an ordinary input (or one masked by -inf) gives NaN or an infinity, a variant may
 not be finite.
 """
@@ -161,11 +161,9 @@ def truths(program: Program, numerics: str, rng: np.random.Generator) -> Iterato
         inputs = draw_inputs(program, case, rng)
         naive = [run(program, inputs, precision="mma")]
         moved = [_moved(inputs, 2.0**-22, rng) for _ in range(3)]
-        naive += [_unrounded(program, m, "mma") for m in moved]
-        single, coarse = (
-            _unrounded(program, m, p)
-            for m, p in ((moved[0], "f32"), (_moved(inputs, 2.0**-9, rng), "mma"))
-        )
+        naive += [_unrounded(program, m) for m in moved]
+        coarse = _unrounded(program, _moved(inputs, 2.0**-9, rng))
+        single = run(program, moved[0], storage=False, precision="f32")
         rounds = {n for n in coarse if not np.array_equal(single[n], naive[1][n], equal_nan=True)}
         naive.append({n: x if n in rounds else naive[0][n] for n, x in coarse.items()})
         yield Truth(
@@ -179,7 +177,7 @@ def truths(program: Program, numerics: str, rng: np.random.Generator) -> Iterato
         )
 
 
-def _unrounded(program: Program, inputs: Arrays, precision: str) -> Arrays:
+def _unrounded(program: Program, inputs: Arrays) -> Arrays:
     """The naive evaluation on inputs between the values that their types hold."""
     wide = replace(
         program,
@@ -187,7 +185,7 @@ def _unrounded(program: Program, inputs: Arrays, precision: str) -> Arrays:
             replace(b, dtype="f32") if b.dtype in ("bf16", "f16") else b for b in program.inputs
         ),
     )
-    return run(wide, inputs, precision=precision)
+    return run(wide, inputs, precision="mma")
 
 
 def _moved(inputs: Arrays, by: float, rng: np.random.Generator) -> Arrays:

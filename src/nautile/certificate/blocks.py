@@ -41,7 +41,7 @@ _LOADS = 1 << 21
 _LONGEST_BLOCK = 1 << 30  # products that one block may form to be interpreted
 _LONGEST_READ = 1 << 33  # the same with what it reads of other kernels' results
 _MOVES = 3
-_LAST_PLACE, _OPERAND = 2.0**-22, 2.0**-9
+_LAST_PLACE, _NARROW = 2.0**-22, 2.0**-9
 _STEP = 1 << 16  # products in the time that one step of a loop takes besides
 
 
@@ -262,19 +262,20 @@ def _worst(
     subject: Subject, target: Target, grid: Grid, case: str, reference: Array, naive: Array
 ) -> Array:
     """The naive values with the largest errors of several evaluations, inputs moved in their last
-    place (and as far as tensor cores round, where those have operands to round). Few values that
+    place (and as far as a narrow type rounds, where something is rounded to one). Few values that
     hang on one rounding may all be lucky in a single evaluation."""
     side = subject.source if target.named else subject.chosen
 
     def evaluated(drawn: Drawn, precision: str) -> Array:
-        fetch = side.fetch(drawn, precision)
-        found = evaluate(target.term, fetch, grid, precision=precision)
+        casts = precision == "mma"
+        fetch = side.fetch(drawn, precision, casts=casts)
+        found = evaluate(target.term, fetch, grid, precision=precision, casts=casts)
         return stored(found, target.output.buffer.dtype)
 
     moves = [_LAST_PLACE] * _MOVES
     first = subject.moved(case, 0, _LAST_PLACE)
     if not np.array_equal(evaluated(first, "f32"), evaluated(first, "mma"), equal_nan=True):
-        moves.append(_OPERAND)
+        moves.append(_NARROW)
     for number, by in enumerate(moves):
         moved = evaluated(subject.moved(case, number, by), "mma")
         further = _error(moved, reference) > _error(naive, reference)
