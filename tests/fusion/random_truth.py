@@ -159,12 +159,12 @@ def truths(program: Program, numerics: str, rng: np.random.Generator) -> Iterato
     other = str(rng.choice(CASES[1:]))
     for case in ("ordinary", "ties" if numerics == "fast" else other):
         inputs = draw_inputs(program, case, rng)
-        naive = [run(program, inputs, precision="mma")]
+        naive = [run(program, inputs, precision=p) for p in ("mma", "f32")]
         moved = [_moved(inputs, 2.0**-22, rng) for _ in range(3)]
         naive += [_unrounded(program, m) for m in moved]
-        coarse = _unrounded(program, _moved(inputs, 2.0**-9, rng))
+        coarse = _unrounded(program, _moved(inputs, 2.0**-8, rng))
         single = run(program, moved[0], storage=False, precision="f32")
-        rounds = {n for n in coarse if not np.array_equal(single[n], naive[1][n], equal_nan=True)}
+        rounds = {n for n in coarse if not np.array_equal(single[n], naive[2][n], equal_nan=True)}
         naive.append({n: x if n in rounds else naive[0][n] for n, x in coarse.items()})
         yield Truth(
             case,

@@ -41,7 +41,7 @@ _LOADS = 1 << 21
 _LONGEST_BLOCK = 1 << 30  # products that one block may form to be interpreted
 _LONGEST_READ = 1 << 33  # the same with what it reads of other kernels' results
 _MOVES = 3
-_LAST_PLACE, _NARROW = 2.0**-22, 2.0**-9
+_LAST_PLACE, _NARROW = 2.0**-22, 2.0**-8
 _STEP = 1 << 16  # products in the time that one step of a loop takes besides
 
 
@@ -266,20 +266,19 @@ def _worst(
     hang on one rounding may all be lucky in a single evaluation."""
     side = subject.source if target.named else subject.chosen
 
-    def evaluated(drawn: Drawn, precision: str) -> Array:
-        casts = precision == "mma"
+    def evaluated(drawn: Drawn, precision: str, casts: bool = True) -> Array:
         fetch = side.fetch(drawn, precision, casts=casts)
         found = evaluate(target.term, fetch, grid, precision=precision, casts=casts)
         return stored(found, target.output.buffer.dtype)
 
-    moves = [_LAST_PLACE] * _MOVES
     first = subject.moved(case, 0, _LAST_PLACE)
-    if not np.array_equal(evaluated(first, "f32"), evaluated(first, "mma"), equal_nan=True):
-        moves.append(_NARROW)
-    for number, by in enumerate(moves):
-        moved = evaluated(subject.moved(case, number, by), "mma")
-        further = _error(moved, reference) > _error(naive, reference)
-        naive = np.where(further & np.isfinite(naive), moved, naive)
+    errors = [evaluated(subject.drawn(case), "f32"), evaluated(first, "mma")]
+    errors += [evaluated(subject.moved(case, n, _LAST_PLACE), "mma") for n in range(1, _MOVES)]
+    if not np.array_equal(evaluated(first, "f32", casts=False), errors[1], equal_nan=True):
+        errors.append(evaluated(subject.moved(case, 0, _NARROW), "mma"))
+    for other in errors:
+        further = _error(other, reference) > _error(naive, reference)
+        naive = np.where(further & np.isfinite(naive), other, naive)
     return naive
 
 
