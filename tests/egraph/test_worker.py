@@ -105,8 +105,9 @@ def test_time_stops_it_and_keeps_what_was_found(worker: Worker) -> None:
     assert len(snapshot.classes) > 50
 
 
+@pytest.mark.slow
 def test_memory_stops_it_and_keeps_what_was_found(worker: Worker) -> None:
-    limits = Limits(rows=10**9, seconds=30.0, iterations=1000, memory_bytes=60 << 20)
+    limits = Limits(rows=10**9, seconds=60.0, iterations=1000, memory_bytes=40 << 20)
     snapshot = worker.saturate(exploding(), WILD, limits=limits)
     assert snapshot.report.stop == "memory"
     assert snapshot.report.iterations >= 1
