@@ -53,9 +53,8 @@ def _try_many(worker: Worker, count: int, most: int) -> None:
         features.update(found.features)
 
     equal()
-    print(len(passed), features)
-    assert features["online"] + features["reassociated"] > count // 5
-    assert features["streams"] > count // 3
+    assert features["online"] > count // 12
+    assert features["streams"] > count // 4
 
 
 def test_equal_seeds_give_equal_programs() -> None:
