@@ -28,25 +28,28 @@ class Question:
 
     def answer(self, grid: Array) -> Array:
         """The elements asked for, given those of the whole grid."""
-        places = self._mesh()
-        if places is None:
+        walked = self._mesh()
+        if walked is None:
             return np.asarray(grid[self.back])
         shape = np.broadcast_shapes(*(b.shape for b in self.back))
-        order = sorted(range(len(places)), key=lambda d: places[d])
-        return grid.transpose(order).reshape(shape)
+        dimensions = [d for ds in walked for d in ds]
+        apart = grid.reshape([shape[d] for d in dimensions])
+        return apart.transpose(np.argsort(dimensions)).reshape(shape)
 
-    def _mesh(self) -> list[int] | None:
-        """The dimension of the answer that each dimension of the grid becomes, where every index
-        array walks one dimension of its own in order; None otherwise."""
-        places: list[int] = []
+    def _mesh(self) -> list[list[int]] | None:
+        """The dimensions of the answer that each dimension of the grid becomes, where every index
+        array walks dimensions of its own in row-major order; None otherwise."""
+        walked: list[list[int]] = []
+        if len({back.ndim for back in self.back}) > 1:
+            return None
         for at, back in zip(self.at, self.back, strict=True):
-            long = [d for d, n in enumerate(back.shape) if n > 1]
-            if len(long) > 1 or back.size != len(at) or set(long) & set(places):
+            long = [d for d, n in enumerate(back.shape) if n != 1]
+            if back.size != len(at) or any(set(long) & set(ds) for ds in walked):
                 return None
             if long and not np.array_equal(back.ravel(), np.arange(back.size)):
                 return None
-            places.append(long[0] if long else -1)
-        return places if places else None
+            walked.append(long)
+        return walked if walked else None
 
     def widened(self, shape: Sequence[int], allowed: Callable[[tuple[int, ...]], bool]) -> Question:
         """The same question over a grid that is whole along as many dimensions, the last first, as
