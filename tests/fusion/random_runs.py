@@ -61,6 +61,8 @@ def shrunk(
 ) -> tuple[str, list[str]]:
     """A smaller program that fails like `text`, which the chunk holds, and its failures."""
     first = attempt(text).failures
+    if not first:
+        return text, ["not seen again"]
     kind, start = signature(first[0]), time.monotonic()
     best = [(text, first)]
 
