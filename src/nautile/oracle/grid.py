@@ -28,28 +28,25 @@ class Question:
 
     def answer(self, grid: Array) -> Array:
         """The elements asked for, given those of the whole grid."""
-        walked = self._mesh()
+        walked = self._walked()
         if walked is None:
             return np.asarray(grid[self.back])
+        for d, (at, back) in enumerate(zip(self.at, self.back, strict=True)):
+            places = back.ravel()
+            if not np.array_equal(places, np.arange(len(at))):
+                grid = grid.take(places, axis=d)
         shape = np.broadcast_shapes(*(b.shape for b in self.back))
         dimensions = [d for ds in walked for d in ds]
         apart = grid.reshape([shape[d] for d in dimensions])
         return apart.transpose(np.argsort(dimensions)).reshape(shape)
 
-    def _mesh(self) -> list[list[int]] | None:
-        """The dimensions of the answer that each dimension of the grid becomes, where every index
-        array walks dimensions of its own in row-major order; None otherwise."""
-        walked: list[list[int]] = []
-        if len({back.ndim for back in self.back}) > 1:
-            return None
-        for at, back in zip(self.at, self.back, strict=True):
-            long = [d for d, n in enumerate(back.shape) if n != 1]
-            if back.size != len(at) or any(set(long) & set(ds) for ds in walked):
-                return None
-            if long and not np.array_equal(back.ravel(), np.arange(back.size)):
-                return None
-            walked.append(long)
-        return walked if walked else None
+    def _walked(self) -> list[list[int]] | None:
+        """The dimensions of the answer that each index array walks, where no two share one; None
+        otherwise. A gather along one dimension moves rows, one along all of them moves elements."""
+        walked = [[d for d, n in enumerate(back.shape) if n != 1] for back in self.back]
+        every = [d for ds in walked for d in ds]
+        alike = len({back.ndim for back in self.back}) == 1
+        return walked if alike and len(set(every)) == len(every) else None
 
     def widened(self, shape: Sequence[int], allowed: Callable[[tuple[int, ...]], bool]) -> Question:
         """The same question over a grid that is whole along as many dimensions, the last first, as
