@@ -20,6 +20,7 @@ from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.masks import Mask, alive_and_busy, pass_mask
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
+from nautile.extract.rowshape import general
 from nautile.extract.shapes import PORTABLE_SHARED, depth_folds, is_chain
 from nautile.extract.tilings import tilings
 from nautile.extract.work import operation_cost
@@ -39,6 +40,8 @@ SPLIT_PRODUCTS = 3.5  # products of tf32 that one of f32 takes the time of
 DIRECT = 8.0  # half sectors, in two warp columns, for a fold and for an operand
 DEPTH_FOLD = 2  # operations for one beside a contraction: unpacked, and again in each warp column
 RAGGED = 0.15  # share of the missing part of a line that is lost in device memory
+GENERAL = 7.0  # time of memory's traffic where neither rows nor the tensor cores' emitter applies
+GENERAL_PRODUCTS = 20.0  # the same of the tensor cores' products, which are then the FMA units'
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
 IN_FLIGHT = 16384  # bytes that a multiprocessor must have under way to hide memory latency
 _COVER = np.array([1, 0.9, 0.97, 1, 1, 1, 1, 1, 1])  # bandwidth reached with so many blocks
@@ -80,6 +83,7 @@ class _Pricing:
         folds = depth_folds(body) if self.tensor else []
         self.beside = frozenset(folds) | _deep(body, folds)
         self.direct = _direct(self.beside)
+        self.slow = general(body, tiles, self.one)
         self.fused = self.one * 0  # multiply-adds that count as two flops but one instruction
         self.products = self.one * 0  # seconds of the tensor cores' products, operands at hand
         self.ragged = self.one * 0  # seconds lost to short runs of memory
@@ -385,7 +389,8 @@ class _Pricing:
                 reach * np.minimum(1, 0.5 + 0.5 * flying / IN_FLIGHT) * _COVER[resident.astype(int)]
             )
         few, alone = self._few_rows(), self._streaming(shared)
-        reach = np.where(few, alone.reach, reach)
+        reach = np.where(few, alone.reach, reach) / np.where(self.slow, GENERAL, 1)
+        tensor = tensor * np.where(self.slow, GENERAL_PRODUCTS, 1)
         demand = {
             "dram": (dram / d.memory_bandwidth + self.ragged) / reach,
             "l2": l2 / d.l2_bandwidth / reach,
