@@ -23,7 +23,7 @@ from nautile.terms import Load, walk
 
 __all__ = ["passes", "passes_of_part"]
 
-_TOUCH = 0.25  # of a buffer's elements; a load of fewer is no pass over it
+_TOUCH = 0.5  # of a buffer's elements; a load of fewer is no pass over it
 
 
 def passes(kernels: Iterable[Kernel]) -> dict[str, int]:
