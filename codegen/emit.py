@@ -31,7 +31,8 @@ _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 def emit(kernel: Kernel, tiles: Sequence[TileProgram], *, fitting: bool = False) -> CudaKernel:
     """One kernel for the tile programs of its parts; raises LoweringError where a block cannot fit
-    a multiprocessor, and with `fitting` where its tiles alone keep it from the tensor cores."""
+    a multiprocessor, and with `fitting` where the tensor cores' emitter does not take what they
+    could multiply: other tiles may do."""
     return _launch(kernel, [emit_program(program, fitting=fitting) for program in tiles])
 
 
@@ -72,15 +73,16 @@ def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
 def emit_program(program: TileProgram, *, fitting: bool = False) -> CudaKernel:
     """The kernel of one tile program."""
     statements = list(walk_statements(program.body))
+    refused: LoweringError | None = None
     if _multiplies(program):
         try:
             return emit_mma(program)
         except LoweringError as error:
-            if fitting and error.code == CAPACITY:
-                raise
-            # a shape that fragments do not cover: the general emitter has no such limits
+            refused = error  # a shape that fragments do not cover: others have no such limits
     precise = any(isinstance(s, Write) and _precise(s.buffer.dtype) for s in statements)
     rows = as_rows(program)
+    if fitting and refused and (rows is None or refused.code == CAPACITY):
+        raise refused
     if rows is not None:
         return emit_rows(rows, program.name, precise)
     return emit_general(program, program.name, precise)

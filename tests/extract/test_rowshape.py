@@ -121,10 +121,10 @@ def test_a_body_that_is_no_rows_pays_for_its_traffic_as_it_runs() -> None:
 
 
 PROGRAMS = """
-def grouped(x: f32[B,G,C,P], g: f32[G,C], *, B=16, G=32, C=16, P=4096) -> f32[B,G,C,P]:
+def grouped(x: f32[B,G,C,P], g: f32[G,C], b: f32[G,C], *, B=16, G=32, C=16, P=4096) -> f32[B,G,C,P]:
     m[n,q] = mean[c,p](x[n,q,c,p])
     s[n,q] = mean[c,p]((x[n,q,c,p] - m[n,q]) ** 2)
-    y[n,q,c,p] = (x[n,q,c,p] - m[n,q]) * rsqrt(s[n,q] + 1e-5) * g[q,c]
+    y[n,q,c,p] = (x[n,q,c,p] - m[n,q]) * rsqrt(s[n,q] + 1e-5) * g[q,c] + b[q,c]
     return y
 
 
