@@ -8,7 +8,7 @@ its inputs) are given up, and everything is compared from the inputs on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from nautile.certificate.shorten import shortened
 from nautile.certificate.subject import Subject, Target
 from nautile.judge import MOST, row_rms
 from nautile.oracle import evaluate
-from nautile.oracle.work import work_of
+from nautile.oracle.work import READ, work_of
 from nautile.terms import Axis, Term
 
 __all__ = [
@@ -106,30 +106,50 @@ def is_costly(subject: Subject, target: Target) -> bool:
     return look_up_work(subject, target) > _COSTLY
 
 
-def affordable(subject: Subject, target: Target) -> tuple[Subject, Target, str]:
-    """Both sides over the longest axes on which a look-up is affordable, and a note of that."""
-    if look_up_work(subject, target) <= _LONGEST:
+def affordable(
+    subject: Subject, target: Target, most: int = _LONGEST
+) -> tuple[Subject, Target, str]:
+    """Both sides over the longest axes on which a look-up is affordable (what is drawn for it
+    counted, on the side that takes longer), and a note of that."""
+    if _whole_work(subject, target) <= most:
         return subject, target, ""
-    near, short, longest = shorter(subject, target, _LONGEST)
+    near, short, longest = _within(subject, target, most, _whole_work)
     return near, short, f", over the first {longest} positions of each axis"
 
 
 def shorter(subject: Subject, target: Target, most: int) -> tuple[Subject, Target, int]:
     """Both sides over shorter axes, the longest on which a look-up forms at most so many products
     where there are such, and their length."""
+    return _within(subject, target, most, look_up_work)
+
+
+def _within(
+    subject: Subject, target: Target, most: int, work: Callable[[Subject, Target], int]
+) -> tuple[Subject, Target, int]:
     for longest in _LENGTHS:
         short = shortened(subject, target, longest)
-        if look_up_work(*short) <= most:
+        if work(*short) <= most:
             break
     return *short, longest
 
 
-def look_up_work(subject: Subject, target: Target, case: str = "ties", limit: int = 8) -> int:
+def look_up_work(
+    subject: Subject, target: Target, case: str = "ties", limit: int = 8, *, read: int = 0
+) -> int:
     """Products of a look-up, at the fewest places if not said otherwise; other elements count as
-    many (see `work_of`)."""
+    many, and elements of inputs `read` times (see `work_of`)."""
     grid = positions_for(subject, target, case, limit)
     size = {a: len(p) for a, p in grid.items()}
-    return work_of(target.term, size, subject.source.definitions)
+    side = subject.source if target.named else subject.chosen
+    return work_of(target.term, size, side.definitions, read=read)
+
+
+def _whole_work(subject: Subject, target: Target) -> int:
+    """The same for the side that takes longer, and with the elements that are drawn."""
+    grid = positions_for(subject, target, "ties", 8)
+    theirs = dict(zip(target.output.axes, map(len, grid.values()), strict=True))
+    chosen = work_of(target.output.term, theirs, subject.chosen.definitions, read=READ)
+    return max(chosen, look_up_work(subject, target, read=READ))
 
 
 def _merged(target: Target, found: list[tuple[str, Agreement]], short: str) -> Check:
