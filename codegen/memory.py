@@ -19,6 +19,7 @@ Operation     ::= Clear(fragment)                    zeros, or the identity of a
                 | Pointwise(target, value, whole)    a term over fragments; `whole` in whole blocks
                 | FoldRow(target, monoid, source)    along the columns, kept per thread or settled
                 | FoldDepth(target, monoid, value)   along a contracted axis, beside a Multiply
+                | Form(tile, value)                  a tile's elements, each from itself
                 | Settle(target, monoid)             combine the threads that share a row
                 | Rescale(fragment, factor)          what was carried, brought to a new reference
                 | Keep(target, source)               a copy, before the source changes
@@ -46,6 +47,7 @@ __all__ = [
     "Fetch",
     "FoldDepth",
     "FoldRow",
+    "Form",
     "Fragment",
     "Gather",
     "Geometry",
@@ -260,7 +262,8 @@ class FoldRow:
 class FoldDepth:
     """`value` over rows and `depth` positions of `axis`, folded along it per thread or settled. A
     Load that `tile` (a left operand, copied) or one `beside` it holds is read from shared memory,
-    others from where they are."""
+    others from where they are. Where `dealt`, each warp column folds blocks of its own, and a
+    Settle across them follows."""
 
     target: Fragment
     monoid: str
@@ -275,12 +278,32 @@ class FoldDepth:
     before: Fragment | None = None
     precise: bool = True
     beside: tuple[tuple[SharedTile, Ring], ...] = ()
+    dealt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`depth` positions of `axis` of a left operand that stays in shared memory: each of its raw
+    elements is replaced by `value` of it (and of those beside it, and of values of the row), as an
+    element of the `operand` type. Warp columns take blocks in turn, as dealt folds do."""
+
+    tile: SharedTile
+    ring: Ring
+    value: Term
+    axis: Axis
+    depth: int
+    operand: str
+    beside: tuple[tuple[SharedTile, Ring], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
+    """With `across`, a shared offset with room for a value of every row and warp column, the warp
+    columns' values are combined too, and all have the result; barriers of the block enclose it."""
+
     target: Fragment
     monoid: str
+    across: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +354,7 @@ Operation = (
     | Pointwise
     | FoldRow
     | FoldDepth
+    | Form
     | Settle
     | Rescale
     | Keep

@@ -10,6 +10,7 @@ whose elements are folded too is copied raw, and formed when its fragments are l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nautile.codegen.memory import Layout, SharedTile
 from nautile.codegen.schedule.affine import beyond, coefficient, divisor, offset
@@ -24,14 +25,15 @@ from nautile.codegen.tile import Fold
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Load, Term, walk
 
-__all__ = ["gathered_words", "loaded", "place", "raw"]
+__all__ = ["gathered_words", "loaded", "place", "raw", "whole"]
 
 _COPIED = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "f32")}
 
 
 def place(structure: Structure, name: str, outside: Axis, depth: Axis, operand: str) -> SharedTile:
     """The shared tile of a pure operand over (row or column axis, contracted axis)."""
-    value = structure.pure[name]
+    value = structure.operand(name)
+    assert value is not None
     element = OPERANDS[operand]
     _check_free(structure, value, (outside, depth))
     if operand not in (element, "f32"):
@@ -42,8 +44,8 @@ def place(structure: Structure, name: str, outside: Axis, depth: Axis, operand: 
 def raw(structure: Structure, c: Contraction) -> list[SharedTile]:
     """The elements of a left operand that is computed from them, where a fold along its depth reads
     them as well, and they can be copied as they are: a tile for each load, none where none can."""
-    value, element = structure.pure[c.left.name], OPERANDS[c.operand]
-    if isinstance(value, Load) or c.operand != element or element == "tf32":
+    value, element = structure.operand(c.left.name), OPERANDS[c.operand]
+    if value is None or isinstance(value, Load) or element == "tf32":
         return []
     found: list[SharedTile] = []
     inside = set(walk(value))
@@ -53,6 +55,15 @@ def raw(structure: Structure, c: Contraction) -> list[SharedTile]:
             tile = _tile(structure, name, load, (structure.row, c.axis), load.buffer.dtype)
             found += [tile] if tile.filled != "compute" else []
     return found
+
+
+def whole(tile: SharedTile, depth: Axis, step: int) -> SharedTile:
+    """The same for all positions of the depth, in whole steps."""
+    extent = -(-depth.extent // step) * step
+    if tile.inner != depth:
+        return replace(tile, rows=extent)
+    layout = Layout.of(extent * DTYPES[tile.element].bytes)
+    return replace(tile, columns=extent, layout=layout)
 
 
 def _folded(structure: Structure, c: Contraction) -> Iterator[Load]:

@@ -18,6 +18,7 @@ from nautile.codegen.memory import (
     Fetch,
     FoldDepth,
     FoldRow,
+    Form,
     Fragment,
     Gather,
     Geometry,
@@ -37,7 +38,7 @@ from nautile.codegen.memory import (
     Stream,
     Wait,
 )
-from nautile.codegen.schedule.place import gathered_words, loaded, place, raw
+from nautile.codegen.schedule.place import gathered_words, loaded, place, raw, whole
 from nautile.codegen.schedule.registers import gathers, narrowed, reads, reciprocals, writes
 from nautile.codegen.schedule.structure import (
     CapacityError,
@@ -98,6 +99,9 @@ class _Planner:
     besides: dict[str, list[str]] = field(default_factory=dict)
     precise: bool = False
     narrow: frozenset[str] = frozenset()
+    stays: set[str] = field(default_factory=set)
+    scratch: int = 0
+    dealt: bool = False
 
     def program(self) -> MemoryProgram:
         source = self.structure.program
@@ -107,6 +111,7 @@ class _Planner:
         self._place(root)
         rings = self._rings(root)
         used = sum(r.stages * r.slot_bytes for r in rings)
+        self.scratch = used
         body = (self._fill(root.ring) if root.ring else []) + self._body(root)
         staging = self._staging()
         body = list(self._staged(body))
@@ -118,7 +123,7 @@ class _Planner:
             rings,
             tuple(self.fragments.values()),
             (Role("all", tuple(body)),),
-            max(used, staging),
+            max(used + self._across() * self.dealt, staging),
             _heavy_first(self.structure),
         )
 
@@ -136,7 +141,7 @@ class _Planner:
                     (contraction.left, self.structure.row),
                     (contraction.right, contraction.column),
                 ):
-                    if tile.name in self.structure.pure:
+                    if self.structure.operand(tile.name) is not None:
                         self._operand(scope, contraction, tile, outside)
 
     def _nest(self, loop: Loop, parent: _Scope) -> _Scope:
@@ -154,13 +159,28 @@ class _Planner:
         placed = place(self.structure, tile.name, outside, c.axis, c.operand)
         if tile is c.left and placed.filled == "compute":
             elements = raw(self.structure, c)
+            if tile.name in self.structure.deep:
+                if not elements:
+                    raise UnsupportedError(f"{tile.name} is formed of elements that are not copied")
+                if self._waits(scope, c):
+                    step = self.structure.width(c.axis)
+                    elements = [whole(e, c.axis, step) for e in elements]
+                    self.stays.add(tile.name)
             if elements:
                 self.formed[tile.name] = placed.value
                 placed = elements[0]
                 self.besides[tile.name] = [e.name for e in elements[1:]]
+            scope = _root(scope) if tile.name in self.stays else scope
             for element in elements[1:]:
                 self._keep(scope, element, c.operand)
         self._keep(scope, placed, c.operand)
+
+    def _waits(self, scope: _Scope, c: Contraction) -> bool:
+        """Whether a loop of its own has folded along the depth before: the operand's elements then
+        stay in shared memory from one loop to the other."""
+        here = [s for s in statements(scope.body) if isinstance(s, Fold)]
+        folds = (s for s in statements(self.structure.program.body) if isinstance(s, Fold))
+        return c.axis in scope.axes and any(s.axis == c.axis and s not in here for s in folds)
 
     def _keep(self, scope: _Scope, placed: SharedTile, operand: str) -> None:
         home = scope
@@ -238,7 +258,9 @@ class _Planner:
         return deep or isinstance(s, Mma)
 
     def _is_pure(self, statement: Statement) -> bool:
-        return isinstance(statement, (Map, Read)) and statement.target.name in self.structure.pure
+        if not isinstance(statement, (Map, Read)):
+            return False
+        return self.structure.operand(statement.target.name) is not None
 
     def _statement(self, scope: _Scope, s: Statement) -> list[Operation]:
         if self._is_pure(s):
@@ -281,11 +303,13 @@ class _Planner:
             source = self._fragment(s.source)
             fold: Operation = FoldRow(target, s.monoid, source, carried, settled, repair, before)
         else:
-            tile, ring, beside = self._lies(s, value)
+            tile, ring, beside = self._lies(scope, s, value)
             depth = self.structure.width(s.axis)
+            dealt = carried and not settled and self._deals(scope, s)
+            self.dealt |= dealt
             fold = FoldDepth(
                 target, s.monoid, value, s.axis, depth, tile, ring, carried, settled,
-                repair, before, s.target.name not in self.narrow, beside,
+                repair, before, s.target.name not in self.narrow, beside, dealt,
             )  # fmt: skip
         return [Keep(before, target), fold] if before else [fold]
 
@@ -298,18 +322,39 @@ class _Planner:
             found.append((tile, home.ring))
         return tuple(found)
 
-    def _lies(self, s: Fold, value: Term) -> tuple[SharedTile | None, Ring | None, Besides]:
+    def _lies(
+        self, scope: _Scope, s: Fold, value: Term
+    ) -> tuple[SharedTile | None, Ring | None, Besides]:
         """The copied left operand of a contraction along the fold's axis that holds elements of the
         value, and what lies beside it, where there is one."""
         inside = set(walk(value))
         for c in self.structure.contractions.values():
             tile, home = self.operands.get((c.left.name, c.operand), (None, None))
-            if c.axis != s.axis or tile is None or home is None or tile.filled == "compute":
+            if c.axis != s.axis or tile is None or home not in (scope, *_outer(scope)):
+                continue
+            assert home is not None
+            if tile.filled == "compute":
                 continue
             if loaded(tile) in inside:
                 beside = [(t, r) for t, r in self._beside(c) if loaded(t) in inside]
                 return tile, home.ring, tuple(beside)
         return None, None, ()
+
+    def _deals(self, scope: _Scope, s: Fold) -> bool:
+        """Whether warp columns may share the blocks of a loop that folds and does no more."""
+        return (
+            self.choices.geometry.warp_columns > 1
+            and s.repair is None
+            and s.before is None
+            and scope.parent is not None
+            and scope.parent.parent is None
+            and all(isinstance(other, Fold) or self._is_pure(other) for other in scope.body)
+        )
+
+    def _across(self) -> int:
+        """Bytes for a value of every row and warp column."""
+        g = self.choices.geometry
+        return 4 * g.rows * g.warp_columns
 
     def _read_inside(self, scope: _Scope, s: Fold) -> bool:
         """Whether the loop that carries the fold reads its running value."""
@@ -332,12 +377,13 @@ class _Planner:
             pairs.append((self._fragment(c.statement.target), tile, home.ring))
         depth = self.structure.width(first.axis)
         element, prefetch = pairs[0][1].element, self.choices.prefetch
-        formed = self.formed.get(first.left.name)
+        placed = self._formed_in_place(first)
+        formed = None if placed else self.formed.get(first.left.name)
         split = first.operand == "f32"
         ops.append(
             Multiply(
                 tuple(pairs), left, ring, first.axis, depth, element, prefetch, formed, split,
-                self._beside(first),
+                () if placed else self._beside(first),
             )
         )  # fmt: skip
         return ops
@@ -353,7 +399,7 @@ class _Planner:
     def _left(
         self, scope: _Scope, c: Contraction, ops: list[Operation]
     ) -> tuple[SharedTile | Fragment, Ring | None]:
-        if c.left.name in self.structure.pure:
+        if self.structure.operand(c.left.name) is not None:
             tile, home = self.operands[c.left.name, c.operand]
             return tile, home.ring
         key = (c.left.name, c.operand)
@@ -370,8 +416,45 @@ class _Planner:
         x, y = (self.structure.contractions[s.target.name] for s in (a, b))
         return (x.left, x.axis, x.operand, a.axes) == (y.left, y.axis, y.operand, b.axes)
 
+    def _formed_in_place(self, c: Contraction) -> bool:
+        """Whether the raw elements that stay are replaced by the operand's before its loop: nothing
+        else reads them then or later."""
+        if c.left.name not in self.stays:
+            return False
+        tile, _ = self.operands[c.left.name, c.operand]
+        mine = {name for (name, _), (t, _) in self.operands.items() if t == tile}
+        loops = [s for s in self.structure.program.body if isinstance(s, Loop)]
+        users = [loop for loop in loops if any(self._multiplies(s, c) for s in loop.body)]
+        after = loops[loops.index(users[0]) :] if users else []
+        folds = [s for s in statements(tuple(after)) if isinstance(s, Fold) and s.axis == c.axis]
+        return tile.inner == c.axis and mine == {c.left.name} and len(users) == 1 and not folds
+
+    def _multiplies(self, s: Statement, c: Contraction) -> bool:
+        return isinstance(s, Mma) and c.left in (s.left, s.right)
+
+    def _form(self, scope: _Scope) -> list[Operation]:
+        """Operands that are formed where they lie, before the loop that multiplies them."""
+        ops: dict[str, list[Operation]] = {}
+        for s in scope.body:
+            c = self.structure.contractions[s.target.name] if isinstance(s, Mma) else None
+            if c is None or c.left.name in ops or not self._formed_in_place(c):
+                continue
+            tile, home = self.operands[c.left.name, c.operand]
+            assert home.ring is not None
+            element = self.operands[c.right.name, c.operand][0].element
+            step = self.structure.width(c.axis)
+            value = self.formed[c.left.name]
+            form = Form(tile, home.ring, value, c.axis, step, element, self._beside(c))
+            ready = (Commit(), Wait(0), Barrier())
+            stream = Stream(
+                (c.axis,), (self.structure.program.tiles[c.axis],), Bounds(), ready, (form,)
+            )
+            ops[c.left.name] = [stream, Barrier()]
+        return [op for made in ops.values() for op in made]
+
     def _stream(self, scope: _Scope) -> list[Operation]:
-        ops: list[Operation] = [Clear(f, i) for f, i in self._carried(scope)]
+        ops: list[Operation] = self._form(scope)
+        ops += [Clear(f, i) for f, i in self._carried(scope)]
         body = self._body(scope)
         prologue: list[Operation] = []
         if scope.ring is not None:
@@ -390,10 +473,13 @@ class _Planner:
         bounds = self._bounds(scope.bounds)
         ops.append(Stream(scope.axes, tiles, bounds, tuple(prologue), tuple(body)))
         return ops + [
-            Settle(op.target, op.monoid)
+            Settle(op.target, op.monoid, self._scratch(op))
             for op in body
             if isinstance(op, (FoldRow, FoldDepth)) and op.carried and not op.settled
         ]
+
+    def _scratch(self, op: FoldRow | FoldDepth) -> int | None:
+        return self.scratch if isinstance(op, FoldDepth) and op.dealt else None
 
     def _bounds(self, b: Bounds) -> Bounds:
         terms = (b.first, b.stop, b.whole_first, b.whole_stop)
@@ -458,6 +544,10 @@ def _outer(scope: _Scope) -> Iterable[_Scope]:
     while scope.parent is not None:
         scope = scope.parent
         yield scope
+
+
+def _root(scope: _Scope) -> _Scope:
+    return scope if scope.parent is None else _root(scope.parent)
 
 
 def _all_axes(scope: _Scope) -> tuple[Axis, ...]:

@@ -6,7 +6,8 @@ axis is common to all of them; a tile computed from an accumulator is a left ope
 - a **fragment**: an accumulator, or computed from one; it lies in registers, over the row axis and
   at most one column axis;
 - **deep**: over rows and a contracted axis, and no accumulator; it is inlined as a term of Loads
-  and of the values that a row has (an input's square, its distance from a running mean).
+  and of the values that a row has (an input's square, its distance from a mean). It may be a left
+  operand, formed from elements that lie in shared memory.
 
 A fold of a pure or a deep value along a contracted axis gives a value for each row: it reads the
 left operand's elements where they lie, beside the multiplication (a norm before a contraction).
@@ -85,6 +86,10 @@ class Structure:
         None for a fold of a fragment's columns."""
         return self.pure.get(s.source.name) or self.deep.get(s.source.name)
 
+    def operand(self, name: str) -> Term | None:
+        """A tile that no fragment of columns enters, as a term; None for any other."""
+        return self.pure.get(name) or self.deep.get(name)
+
     def width(self, axis: Axis) -> int:
         """The tile of an axis, padded to whole fragments."""
         return -(-self.program.tiles[axis] // 16) * 16
@@ -141,7 +146,11 @@ def _deep(
         if not isinstance(s, Map) or s.target.name in pure or row not in s.target.axes:
             continue
         if depths & set(s.target.axes):
-            deep[s.target.name] = _inline(s.value, {**pure, **deep})
+            value = _inline(s.value, {**pure, **deep})
+            narrow = s.target.dtype not in ("f32", "f64", "i32", "i64", "bool")
+            if narrow and dtype_of(value) != s.target.dtype:
+                value = Cast(s.target.dtype, value)
+            deep[s.target.name] = value
     return deep
 
 
@@ -235,7 +244,9 @@ def _check(structure: Structure, found: list[Statement]) -> None:
         for axis in (structure.row, c.column, c.axis):
             if tiles[axis] % 16 and tiles[axis] < axis.extent:
                 raise UnsupportedError(f"the tile of {axis} is no multiple of 16")
-        if c.left.name not in structure.pure and columns[c.left.name] != c.axis:
+        if c.left.name in structure.deep:
+            _check_row_values(structure, c.left.name, c.axis, structure.deep[c.left.name])
+        elif c.left.name not in structure.pure and columns[c.left.name] != c.axis:
             raise UnsupportedError(f"{c.left.name} is not over the contracted axis")
         if c.right.name not in structure.pure:
             raise UnsupportedError(f"both operands of {c.statement.target.name} are computed")
@@ -294,12 +305,17 @@ def _check_deep(structure: Structure, s: Fold, value: Term) -> None:
     """A fold beside a multiplication: along its depth, of what rows and depth determine."""
     if all(s.axis != c.axis for c in structure.contractions.values()):
         raise UnsupportedError(f"{s.target.name} folds along an axis that is not contracted")
+    _check_row_values(structure, s.target.name, s.axis, value)
+
+
+def _check_row_values(structure: Structure, name: str, depth: Axis, value: Term) -> None:
+    """A term over rows and a depth, of Loads and of values of the row."""
     for axis in value.free:
-        if axis not in (structure.row, s.axis) and structure.program.tiles[axis] > 1:
-            raise UnsupportedError(f"{s.target.name} folds what varies along {axis}")
+        if axis not in (structure.row, depth) and structure.program.tiles[axis] > 1:
+            raise UnsupportedError(f"{name} is made of what varies along {axis}")
     for leaf in walk(value):
-        if isinstance(leaf, Ref) and structure.columns.get(leaf.tile.name, s.axis) is not None:
-            raise UnsupportedError(f"{s.target.name} folds what is no value of the row")
+        if isinstance(leaf, Ref) and structure.columns.get(leaf.tile.name, depth) is not None:
+            raise UnsupportedError(f"{name} is made of what is no value of the row")
 
 
 def _check_bounds(structure: Structure, s: Loop) -> None:

@@ -9,6 +9,7 @@ from nautile.codegen.memory import (
     Fetch,
     FoldDepth,
     FoldRow,
+    Form,
     Gather,
     Keep,
     MemoryProgram,
@@ -83,6 +84,8 @@ def _line(op: Operation) -> str:
         case FoldDepth(target, monoid, _, axis, depth, tile):
             where = "" if tile is None else f", from {tile.name}"
             return f"fold {target.name} <- {monoid} over {depth} of {axis}{where}"
+        case Form(tile, _, _, axis, depth, operand):
+            return f"form {tile.name} as {operand} in place, {depth} of {axis}"
         case Rescale(targets, factor):
             return f"rescale {', '.join(t.name for t in targets)} by {factor.name}"
         case Store(buffer, _, source, staging):

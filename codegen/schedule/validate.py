@@ -19,6 +19,7 @@ from nautile.codegen.memory import (
     Fetch,
     FoldDepth,
     FoldRow,
+    Form,
     Fragment,
     Gather,
     Keep,
@@ -67,6 +68,7 @@ class _Run:
     defined: set[str] = field(default_factory=set)
     serial: int = 0
     gathered: dict[str, int] = field(default_factory=dict)
+    changed: set[Slot] = field(default_factory=set)
 
     def body(self, body: tuple[Operation, ...], first: int, number: int, count: int) -> None:
         for op in body:
@@ -90,6 +92,11 @@ class _Run:
                 self.barrier()
             case Multiply():
                 self.multiply(op, first, number)
+            case Form():
+                self.form(op, first, number)
+            case Settle(target, _, across) if across is not None:
+                self.use(target)
+                self.barrier()
             case FoldDepth():
                 self.fold_depth(op, first, number)
             case Stream():
@@ -124,11 +131,13 @@ class _Run:
 
     def barrier(self) -> None:
         self.read.clear()
+        self.changed.clear()
         for cell in self.cells.values():
             if cell.state == "landed":
                 cell.state = "visible"
 
     def multiply(self, op: Multiply, first: int, number: int) -> None:
+        self.refs(op.formed)
         if isinstance(op.left, SharedTile):
             if op.left_ring is None:
                 raise ScheduleError(f"{op.left.name} lies in no ring")
@@ -150,7 +159,15 @@ class _Run:
                 self.see(ring, tile, first, number)
         self.defined.add(op.target.name)
 
-    def see(self, ring: Ring, tile: SharedTile, first: int, number: int) -> None:
+    def form(self, op: Form, first: int, number: int) -> None:
+        self.refs(op.value)
+        for tile, ring in ((op.tile, op.ring), *op.beside):
+            self.see(ring, tile, first, number, forming=True)
+        self.changed.add((op.ring.name, 0, op.tile.name))
+
+    def see(
+        self, ring: Ring, tile: SharedTile, first: int, number: int, forming: bool = False
+    ) -> None:
         if ring.stages == 1:
             first, number = 0, 0
         slot = (ring.name, number % ring.stages, tile.name)
@@ -158,6 +175,8 @@ class _Run:
         if cell is None or cell.state != "visible":
             state = "empty" if cell is None else cell.state
             raise ScheduleError(f"{tile.name} is read while its slot is {state}")
+        if slot in self.changed and not forming:
+            raise ScheduleError(f"{tile.name} is read while it is formed")
         if ring.stages > 1 and cell.block != first + number:
             raise ScheduleError(f"{tile.name} is read where another block lies")
         self.read.add(slot)

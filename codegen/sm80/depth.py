@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nautile.codegen.memory import FoldDepth, Ring, SharedTile
+from nautile.codegen.memory import FoldDepth, Form, Ring, SharedTile
 from nautile.codegen.schedule.place import loaded
 from nautile.codegen.sm80.context import Context, Place, widened
 from nautile.codegen.sm80.elements import COMBINE, quad
@@ -19,7 +19,7 @@ from nautile.codegen.sm80.fragments import left_fragments, left_lane
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Term
 
-__all__ = ["elements", "fold_depth", "fragments_beside", "lanes_beside"]
+__all__ = ["elements", "fold_depth", "form", "fragments_beside", "lanes_beside"]
 
 Besides = tuple[tuple[SharedTile, Ring], ...]
 IDENTITY = {"sum": "0.0f", "prod": "1.0f", "max": "-nt_inf()", "min": "nt_inf()"}
@@ -29,7 +29,7 @@ def fold_depth(ctx: Context, op: FoldDepth) -> None:
     """The fold's value after `depth` more positions."""
     rows, run = ctx.program.geometry.thread_rows, positions_at_once(op.tile)
     running = op.carried and not op.settled
-    ctx.emit("{")
+    ctx.emit(f"{_turn(ctx, op.axis)}{{" if op.dealt else "{")
     if op.tile is not None:
         assert op.ring is not None
         left_lane(ctx, op.tile, op.ring, op.axis)
@@ -54,6 +54,37 @@ def fold_depth(ctx: Context, op: FoldDepth) -> None:
         _rows(ctx, *quad(COMBINE[op.monoid], "v[i][h]"))
     _rows(ctx, f"{target}[i][h] = {_joined(ctx, op)};")
     ctx.emit("}")
+
+
+def form(ctx: Context, op: Form) -> None:
+    """Replace the elements of a tile that the warp owns: a thread those of its fragments' words."""
+    run, layout = positions_at_once(op.tile), op.tile.layout
+    ctx.emit(f"{_turn(ctx, op.axis)}{{")
+    left_lane(ctx, op.tile, op.ring, op.axis)
+    lanes_beside(ctx, op.beside, op.axis)
+    ctx.unroll(f"for (int k = 0; k < {-(-op.depth // (8 * run))}; k++) {{")
+    ctx.unroll(f"for (int i = 0; i < {ctx.program.geometry.thread_rows}; i++) {{")
+    ctx.emit("nt_u32 raw[4], words[4];")
+    left_fragments(ctx, op.tile, op.axis, "k", "raw")
+    held = [(op.tile, "raw"), *fragments_beside(ctx, op.beside, op.axis, "k")]
+    with elements(ctx, op.axis, held, op.value, "k", "0.0f") as value:
+        ctx.emit(f"made[q] = {value};")
+    pack = f"nt_{op.operand}x2_of_f32"
+    ctx.emit(f"words[part * 2 + h] = {pack}(made[0], made[1]);", "}", "}")
+    first = "(ar - (lane & 7) - ((lane >> 3) & 1) * 8 + (lane >> 2) + i * 16 + (w & 1) * 8)"
+    swizzle = f" ^ (({first} >> {layout.shift}) & {layout.mask})" if layout.mask else ""
+    start = f"(a - ar * {layout.pitch})"
+    at = f"{start} + {first} * {layout.pitch} + ((k * 2 + (w >> 1)){swizzle}) * 16"
+    ctx.unroll("for (int w = 0; w < 4; w++)")
+    ctx.emit(f"nt_store4({at} + (lane & 3) * 4, words[w]);", "}", "}", "}")
+
+
+def _turn(ctx: Context, axis: Axis) -> str:
+    """The condition that a block of the axis is the warp column's."""
+    columns = ctx.program.geometry.warp_columns
+    if columns == 1:
+        return ""
+    return f"if ({ctx.origin(axis)} / {ctx.width(axis)} % {columns} == warp_column) "
 
 
 def lanes_beside(ctx: Context, beside: Besides, axis: Axis) -> None:

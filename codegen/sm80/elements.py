@@ -201,6 +201,17 @@ def quad(combine: str, name: str) -> list[str]:
 
 def settle(ctx: Context, op: Settle) -> None:
     _each(ctx, op.target, *quad(COMBINE[op.monoid], ctx.element(op.target)))
+    if op.across is None:
+        return
+    g, name, combine = ctx.program.geometry, ctx.element(op.target), COMBINE[op.monoid]
+    row = f"(warp_row * {16 * g.thread_rows} + i * 16 + h * 8 + (lane >> 2))"
+    at = f"shared + {op.across} + ({{}} * {g.rows} + {row}) * 4"
+    ctx.emit("__syncthreads();", "if ((lane & 3) == 0) {")
+    _each(ctx, op.target, f"nt_store4({at.format('warp_column')}, __float_as_uint({name}));")
+    ctx.emit("}", "__syncthreads();")
+    others = [f"__uint_as_float(nt_load4({at.format(w)}))" for w in range(g.warp_columns)]
+    joined = [f"{name} = {combine.format(name, other)};" for other in others[1:]]
+    _each(ctx, op.target, f"{name} = {others[0]};", *joined)
 
 
 def rescale(ctx: Context, op: Rescale) -> None:

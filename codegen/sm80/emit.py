@@ -133,7 +133,7 @@ def _wider(structure: Structure, geometry: Geometry, options: Options) -> Geomet
 
 def _is_chain(structure: Structure) -> bool:
     """Whether a warp must own whole rows: a computed operand, or a fold along the columns."""
-    computed = any(c.left.name not in structure.pure for c in structure.contractions.values())
+    computed = any(structure.operand(c.left.name) is None for c in structure.contractions.values())
     folds = [s for s in statements(structure.program.body) if isinstance(s, Fold)]
     return computed or any(structure.folded(s) is None for s in folds)
 
@@ -160,5 +160,5 @@ def _geometry(structure: Structure, options: Options) -> Geometry:
 
 def _packed(structure: Structure) -> Iterator[int]:
     for c in structure.contractions.values():
-        if c.left.name not in structure.pure:
+        if structure.operand(c.left.name) is None:
             yield structure.width(c.axis)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from nautile.codegen.memory import Ring, SharedTile
 from nautile.codegen.sm80.context import Context
+from nautile.dtypes import DTYPES
 from nautile.terms import Axis
 
 __all__ = ["lane", "left_fragments", "left_lane", "matrix", "word_by_word"]
@@ -48,7 +49,7 @@ def lane(
     right: bool,
 ) -> None:
     """The lane's own part of the addresses of a tile: `name` and, exclusive-ored, `name`x."""
-    slot = f"{ctx.slots[ring.name]} + {tile.offset}"
+    slot = f"{ctx.slots[ring.name]} + {tile.offset}{_walked(ctx, tile, axis)}"
     first = f"{warp} * {part} + " if warps > 1 else ""
     if word_by_word(tile, axis):
         ctx.emit(f"const nt_u32 {name} = {slot};", f"const int {name}r = {first}(lane >> 2);")
@@ -64,6 +65,14 @@ def lane(
     ctx.emit(f"const int {name}r = {row};")
     ctx.emit(f"const nt_u32 {name} = {slot} + {name}r * {layout.pitch};")
     ctx.emit(f"const nt_u32 {name}x = (({chunk}){swizzle}) << 4;")
+
+
+def _walked(ctx: Context, tile: SharedTile, axis: Axis) -> str:
+    """How far the block's first position lies inside a tile of the whole depth."""
+    if (tile.columns if tile.inner == axis else tile.rows) <= ctx.width(axis):
+        return ""
+    step = DTYPES[tile.element].bytes if tile.inner == axis else tile.layout.pitch
+    return f" + {ctx.origin(axis)} * {step}"
 
 
 def word_by_word(tile: SharedTile, axis: Axis) -> bool:

@@ -15,6 +15,7 @@ from nautile.codegen.memory import (
     Fetch,
     FoldDepth,
     FoldRow,
+    Form,
     Gather,
     Keep,
     MemoryProgram,
@@ -95,7 +96,7 @@ def _buffers(program: MemoryProgram) -> tuple[list[Buffer], list[Buffer]]:
     for op in _all(program):
         if isinstance(op, Pointwise):
             note(op.value, *([op.whole] if op.whole is not None else []))
-        if isinstance(op, FoldDepth):
+        if isinstance(op, (FoldDepth, Form)):
             note(op.value)
         if isinstance(op, Multiply) and op.formed is not None:
             note(op.formed)
@@ -243,6 +244,8 @@ def _operation(ctx: Context, op: Operation, counter: _Counter | None) -> None:
             elements.fold(ctx, op)
         case FoldDepth():
             depth.fold_depth(ctx, op)
+        case Form():
+            depth.form(ctx, op)
         case Settle():
             elements.settle(ctx, op)
         case Rescale():
