@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from nautile.extract.agree import agreed, clash
 from nautile.extract.classes import Classes
-from nautile.extract.partial import Partial, combine, leaf, stored
+from nautile.extract.partial import FOLD, NORM, Partial, combine, leaf, stored
 from nautile.extract.roofline import price
 from nautile.snapshot import Node
 from nautile.terms import Buffer, Output, Term
@@ -142,7 +142,7 @@ class Beam:
         costs compare only bodies of equal needs: tiles may turn a body with fewer needs slow."""
         kept: list[Partial] = []
         for p in sorted(found, key=self._rank):
-            if any(_dominates(q, p) for q in kept if priced or q.needs == p.needs):
+            if any(_dominates(q, p) for q in kept if priced or _alike(q, p)):
                 self.count("dominated")
             else:
                 kept.append(p)
@@ -199,6 +199,12 @@ def _covered(parts: tuple[Partial, ...], found: list[Partial]) -> bool:
     return any(p.needs <= needs for p in found)
 
 
+def _alike(a: Partial, b: Partial) -> bool:
+    """Whether ideal costs compare two bodies: of equal needs, and, before a contraction, of as many
+    passes (a norm's rows may be resident, where one pass is worth no more than three)."""
+    return a.needs == b.needs and (a.passes == b.passes or a.kinds != FOLD)
+
+
 def _dominates(a: Partial, b: Partial) -> bool:
     return (
         a.needs <= b.needs
@@ -206,4 +212,5 @@ def _dominates(a: Partial, b: Partial) -> bool:
         and a.own_resident <= b.own_resident * EQUAL
         and a.passes <= b.passes
         and a.follows == b.follows
+        and a.kinds & NORM <= b.kinds & NORM
     )

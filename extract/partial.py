@@ -17,13 +17,15 @@ from dataclasses import dataclass, field
 
 from nautile.extract.classes import Classes
 from nautile.extract.contractions import contracts, lone_row, row_axes
+from nautile.extract.norms import holds
 from nautile.snapshot import Node, term_of
 from nautile.terms import Axis, Online, Reduce, Term
 
-__all__ = ["Partial", "combine", "leaf", "stored"]
+__all__ = ["FOLD", "NORM", "Partial", "combine", "leaf", "stored"]
 
 LARGEST = 240  # classes of one body
 TENSOR, FMA, FOLD, ROW = 1, 2, 4, 8  # ROW: a row times a matrix, which a chain alone may need
+NORM = 16  # a contraction after folds along its depth: nothing may be reduced after it
 UNROUNDED = frozenset(
     ("neg", "abs", "where", "max", "min", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
 )
@@ -35,8 +37,8 @@ class Partial:
     storing the needs takes, every kernel counted once. `kinds` tells what sort of reductions stand
     inside, `folded` the axes of folds of what no contraction made, `depths` the axes of tensor
     contractions and `rows` the axes that all of them may have as rows: a body that holds a tensor
-    contraction may hold no other contraction, and such folds along its depth alone, beside it (the
-    tensor path has no other place for them)."""
+    contraction may hold no other contraction, and such folds along its depth alone, beside it or
+    before it (the tensor path has no other place for them)."""
 
     root: int
     term: Term
@@ -115,10 +117,14 @@ def _sorted(partial: Partial, below: list[Partial], numerics: str) -> bool:
 
 def _reduced(partial: Partial, term: Reduce | Online, numerics: str) -> bool:
     """The same for a reduction over what stands below it."""
+    if partial.kinds & NORM:
+        return False
     operand, lone = contracts(term, numerics), lone_row(term, numerics)
     if operand is not None:
-        if operand and (partial.kinds & ROW or term.axis in partial.folded):
+        after = bool(operand) and term.axis in partial.folded
+        if operand and (partial.kinds & ROW or (after and not _after_norm(partial, term))):
             return False
+        partial.kinds |= NORM if after else 0
         partial.kinds |= TENSOR if operand else FMA
         if operand:
             partial.depths |= {term.axis}
@@ -132,6 +138,13 @@ def _reduced(partial: Partial, term: Reduce | Online, numerics: str) -> bool:
         partial.folded |= {term.axis}
         partial.rows = _both(partial.rows, term.free)
     return True
+
+
+def _after_norm(partial: Partial, term: Reduce | Online) -> bool:
+    """Whether a contraction may come after the folds along its depth: nothing else stands inside,
+    and rows of the depth fit into shared memory."""
+    alone = partial.kinds == FOLD and partial.folded == {term.axis}
+    return alone and isinstance(term, Reduce) and not partial.follows and holds(term.axis)
 
 
 def _both(a: frozenset[Axis] | None, b: frozenset[Axis] | None) -> frozenset[Axis] | None:

@@ -19,6 +19,7 @@ from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.masks import Mask, alive_and_busy, pass_mask
+from nautile.extract.norms import STEP, Norm, norm
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
 from nautile.extract.rowshape import general
 from nautile.extract.shapes import PORTABLE_SHARED, depth_folds, is_chain
@@ -80,10 +81,13 @@ class _Pricing:
             self.blocks = self.blocks * self.count[axis]
         self.kept, self.busy = self._kept()
         self.tensor = any(c.operand for c in body.contractions.values())
-        folds = depth_folds(body) if self.tensor else []
+        self.norm = norm(body) if self.tensor else None
+        folds = depth_folds(body) if self.tensor and not self.norm else []
         self.beside = frozenset(folds) | _deep(body, folds)
         self.direct = _direct(self.beside)
         self.slow = general(body, tiles, self.one)
+        if self.norm:
+            self.slow = self.one < 0
         self.fused = self.one * 0  # multiply-adds that count as two flops but one instruction
         self.products = self.one * 0  # seconds of the tensor cores' products, operands at hand
         self.ragged = self.one * 0  # seconds lost to short runs of memory
@@ -321,12 +325,23 @@ class _Pricing:
         again = max(visits.values(), default=0) > 1
         if not operand and not (again and self.body.contractions):
             return self.one * 0
+        if self.norm:
+            return self._held_by_norm(self.norm, load, width)
         streams = self.one < 0
         for axis in load.free:
             if axis in self.streamed:
                 streams = streams | self.streamed[axis]
         held = elements(load, self.tiles, self.one) * width * self._padding(load)
         return held * np.where(streams, STAGES if operand else 0, 1)
+
+    def _held_by_norm(self, own: Norm, load: Load, width: int) -> Vector:
+        """The rows of a norm stay; the other operand comes in steps of the depth."""
+        if load in own.held:
+            return elements(load, self.tiles, self.one) * width * self._padding(load)
+        if own.rows & load.free or load.free == {own.depth}:
+            return self.one * 0  # factors are read where they lie
+        steps = {**self.tiles, own.depth: self.one * STEP}
+        return elements(load, steps, self.one) * width * self._padding(load) * STAGES
 
     def _padding(self, load: Load) -> Vector:
         """How much larger an operand's tile is in shared memory: rows come in sixteens."""
@@ -350,7 +365,7 @@ class _Pricing:
             total = total + self._rows_held()
         for c in self.body.contractions.values():
             for parts, free in c.sides:
-                if any(reduces(t) for t in parts):
+                if any(reduces(t) for t in parts) and not self.norm:
                     total = total + product(free, self.tiles, self.one) / 2
         return total
 
@@ -402,6 +417,9 @@ class _Pricing:
         most = stack.max(0)
         seconds = most + OVERLAP * (stack.sum(0) - most)
         seconds = seconds + (1 + self._steps()) * waves * d.step_seconds
+        if self.norm:
+            rows = product(self.norm.rows | {self.norm.depth}, self.tiles, self.one)
+            seconds = seconds + self.norm.seconds(d, self.busy, rows, waves)
         if few.any():
             within = np.minimum(demand["tensor"], alone.least)  # the warps' own time has it inside
             within = np.maximum(within, self.products * tail)
@@ -415,7 +433,7 @@ class _Pricing:
             product(c.rows if parts is c.left else c.columns, self.tiles, self.one)
             for c in self.body.contractions.values()
             for parts, _ in c.sides
-            if c.operand and any(reduces(t) for t in parts)
+            if c.operand and any(reduces(t) for t in parts) and not self.norm
         ]
         return np.max(rows, axis=0) <= fewrows.ROWS if rows else self.one < 0
 
@@ -454,6 +472,8 @@ class _Pricing:
                 if inner == axis:
                     trips = trips * np.where(self.streamed[outer], self.count[outer], 1)
             total = total + np.where(self.streamed[axis], trips, 0)
+        if self.norm:  # as deep a step as a stream's deepest
+            total = total + np.ceil(self.norm.depth.extent / (2 * STEP))
         return total
 
 

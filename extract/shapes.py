@@ -6,7 +6,8 @@ result (a chain), or something else folds a contraction's columns, warps divide 
 thread holds, for each 16 rows, half of all accumulator columns and a quarter of each packed
 operand's. A reduction beside the contractions must fold what a contraction made, or be a fold of
 what a row has along a contracted axis, in the contraction's own pass (a norm before it). Every
-output must be computed from a contraction or such a fold.
+output must be computed from a contraction or such a fold. A norm before a contraction may also fold
+and form its rows in shared memory (`norms`), which then hold the whole depth.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from nautile.extract.body import Body, below
 from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.footprint import Vector
+from nautile.extract.norms import norm
 from nautile.terms import Axis, Online, Reduce, Term
 
 __all__ = ["PORTABLE_SHARED", "depth_folds", "is_chain", "tensor_shapes"]
@@ -35,9 +37,10 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
     """The tilings that can be emitted; none where the body itself cannot."""
     none = np.zeros(len(one), dtype=bool)
     tensor = list(body.contractions.values())
-    if not all(c.operand for c in tensor) or not _folds_made(body):
+    before = norm(body)
+    if not all(c.operand for c in tensor) or not (before or _folds_made(body)):
         return none
-    folds = depth_folds(body)
+    folds = [] if before else depth_folds(body)
     made = {*body.contractions, *folds}
     if not all(_made(o.term, made) for o in body.outputs):
         return none
@@ -48,6 +51,10 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
     alone = np.ones(len(one), dtype=bool)
     for root in folds:
         alone &= _product(root.free - {row}, tiles, one) == 1
+    if before:
+        alone &= _product(before.rows - {row}, tiles, one) == 1
+        if row not in before.rows:
+            return none
     widths, packed = np.zeros(len(one)), np.zeros(len(one))
     for c in tensor:
         own = c.rows | c.columns if row is None else c.columns if row in c.rows else c.rows
@@ -63,6 +70,8 @@ def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask
 
 def is_chain(body: Body) -> bool:
     """Whether warps must own whole rows: a contraction takes another's result, or folds of one."""
+    if norm(body):
+        return False
     computed = any(
         reduces(t) for c in body.contractions.values() for parts, _ in c.sides for t in parts
     )

@@ -1,10 +1,10 @@
 """Which tile sizes each axis of a body may take.
 
 The sets are those that the emitters cover: a part with a tensor contraction deals its row axis in
-{16, 32, 64, 128, 256}, as its column axis, walks summed axes in {16, 32, 64, 128} (or
-keeps them whole when short) and takes one batch position a block; a part without one keeps a few
-rows and a whole reduced axis (up to 32768 elements a block) or walks it in chunks; a part without
-reductions takes a flat tile of up to 8192 elements.
+{16, 32, 64, 128, 256}, as its column axis, walks summed axes in {16, 32, 64, 128} (or keeps them
+whole when short, or where a norm is before them) and takes one batch position a block; a part
+without one keeps a few rows and a whole reduced axis (up to 32768 elements a block) or walks it in
+chunks; a part without reductions takes a flat tile of up to 8192 elements.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nautile.extract.body import Body
 from nautile.extract.footprint import Vector
+from nautile.extract.norms import norm
 from nautile.extract.shapes import tensor_shapes
 from nautile.terms import Axis, Online, Reduce
 
@@ -73,6 +74,9 @@ def _capped(axis: Axis, sizes: tuple[int, ...]) -> list[int]:
 
 def _tensor_options(body: Body, axis: Axis) -> list[int]:
     roles = _roles(body, axis)
+    before = norm(body)
+    if before and axis == before.depth:
+        return [whole(axis, 16)]
     if axis in body.reduced:
         if "summed" not in roles and not roles:
             return _row_options(body, axis)
