@@ -193,7 +193,7 @@ class _Planner:
     def _rings(self, root: _Scope) -> tuple[Ring, ...]:
         """Slots of all rings, laid out one after another."""
         scopes = [root, *self.scopes.values()]
-        stay = sum(t.bytes for t in root.tiles.values())
+        stay = sum(t.bytes for t in root.tiles.values()) + self._reserved()
         slots = [sum(t.bytes for t in s.tiles.values()) for s in scopes[1:] if s.tiles]
         stages = self.choices.stages
         comfortable = self.choices.comfortable or self.choices.shared_limit
@@ -350,6 +350,15 @@ class _Planner:
             and scope.parent.parent is None
             and all(isinstance(other, Fold) or self._is_pure(other) for other in scope.body)
         )
+
+    def _reserved(self) -> int:
+        """Bytes that loops need whose folds warp columns share."""
+        shared = any(
+            isinstance(s, Fold) and self.structure.folded(s) is not None and self._deals(scope, s)
+            for scope in self.scopes.values()
+            for s in scope.body
+        )
+        return self._across() if shared else 0
 
     def _across(self) -> int:
         """Bytes for a value of every row and warp column."""

@@ -20,7 +20,8 @@ import emulate
 from nautile.codegen.compile import compile_kernel
 from nautile.codegen.memory import Barrier, FoldDepth, Form, Multiply, Stream, operations
 from nautile.codegen.schedule.validate import ScheduleError, validate
-from nautile.codegen.sm80.emit import emit_mma, memory_program
+from nautile.codegen.sm80.emit import CAPACITY, emit_mma, memory_program
+from nautile.codegen.sm80.limits import PORTABLE_SHARED
 from nautile.codegen.tile import (
     Fold,
     Map,
@@ -217,6 +218,17 @@ def test_a_schedule_that_multiplies_what_is_being_formed_is_refused() -> None:
 @pytest.mark.parametrize("rows", [16, 32, 64])
 @pytest.mark.parametrize("kind", ["layer", "rms", "max"])
 def test_norms_pass_the_gate(rows: int, kind: str) -> None:
-    program = normed((64, 4096, 768), (rows, 64), kind)
+    program = normed((64, 4096, 512), (rows, 64), kind)
     for architecture in ("sm_80", "sm_90", "sm_120"):
         assert compile_kernel(emit_mma(program), architecture, cache=None).report.registers <= 255
+
+
+def test_what_warp_columns_exchange_counts_as_shared_memory() -> None:
+    """Rows that fill the block's memory leave no room for it: other tiles must do."""
+    fits = memory_program(normed((16, 64, 2560), (16, 64)))
+    assert fits.shared_bytes <= PORTABLE_SHARED
+    used = sum(r.stages * r.slot_bytes for r in fits.rings)
+    assert fits.shared_bytes >= used + 4 * 16 * fits.geometry.warp_columns
+    with pytest.raises(LoweringError) as caught:
+        memory_program(normed((16, 64, 2656), (16, 64)))
+    assert caught.value.code == CAPACITY
