@@ -28,7 +28,7 @@ from nautile.oracle import evaluate
 from nautile.oracle.programs import stored
 from nautile.oracle.scope import BUDGET
 from nautile.oracle.work import work_of
-from nautile.terms import Online, Output, Reduce, walk
+from nautile.terms import Online, Output, Reduce, apply, reduce_, walk
 
 __all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
 
@@ -224,6 +224,7 @@ def _judge_share(
     verdict = judge(actual, reference, naive, dtype, floor=sum_floor(target))
     if not verdict.passed:
         naive = _worst(subject, target, grid, case, reference, naive)
+        naive = _cancelled(subject, target, grid, case, reference, naive)
         verdict = judge(actual, reference, naive, dtype, floor=sum_floor(target))
     said = f"{target.output.buffer.name}: {verdict.detail}" if not verdict.passed else ""
     return Verdict(
@@ -279,6 +280,23 @@ def _worst(
     for other in errors:
         further = _error(other, reference) > _error(naive, reference)
         naive = np.where(further & np.isfinite(naive), other, naive)
+    return naive
+
+
+def _cancelled(
+    subject: Subject, target: Target, grid: Grid, case: str, reference: Array, naive: Array
+) -> Array:
+    """The naive values, at least as far off as adding in order errs: by the floor's share of the
+    root of the terms' squares, which is as large as partial sums of either sign become. A sum of
+    deviations from their mean is nearly 0: how near says nothing about another order of adding."""
+    match target.term:
+        case Reduce("sum", axis, body) if not target.named and reference.dtype.kind == "f":
+            side = subject.chosen.fetch(subject.drawn(case), "f64", casts=False)
+            squares = reduce_("sum", axis, apply("mul", body, body))
+            reached = np.sqrt(evaluate(squares, side, grid, casts=False))
+            moved = reference + sum_floor(target) * reached
+            nearer = _error(naive, reference) < np.abs(moved - reference)
+            return np.where(nearer & np.isfinite(moved), moved, naive).astype(naive.dtype)
     return naive
 
 
