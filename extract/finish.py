@@ -60,7 +60,7 @@ def finish(
     drafts = _drafts(chosen, program)
     if numerics != "exact":
         drafts = _narrowed(drafts, program)
-    drafts = _divided(drafts, program)
+    drafts = [_stored(d) for d in _divided(drafts, program) if d.outputs]
     drafts = _ordered([d for draft in drafts for d in _launchable(draft, device, numerics)])
     names = _kernel_names(drafts)
     kernels = tuple(
@@ -69,6 +69,11 @@ def finish(
     final = {o.buffer.name for o in program.outputs}
     between = [o.buffer for k in kernels for o in k.outputs if o.buffer.name not in final]
     return kernels, tuple(dict.fromkeys(between))
+
+
+def _stored(draft: _Draft) -> _Draft:
+    """The draft without parts of which nothing is stored: another kernel makes the same."""
+    return replace(draft, groups=[group for group in draft.groups if group])
 
 
 Schedule = tuple[tuple[Part, ...], Prediction]
