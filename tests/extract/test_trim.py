@@ -13,7 +13,8 @@ from nautile.extract import choose, cut, device
 from nautile.extract.trim import trim
 from nautile.snapshot import Snapshot
 
-PRODUCT = """def f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], g: f32[N], *, N=1048576) -> f32[N]:
+PRODUCT = """def f(a: f32[N], b: f32[N], c: f32[N], d: f32[N], e: f32[N], g: f32[N], *,
+      N=1048576) -> f32[N]:
     y[n] = a[n] * b[n] * c[n] * d[n] * e[n] * g[n]
     return y
 """

@@ -24,6 +24,8 @@ EXPLAINED = {
     ("top_power", "Sign a"): "the relation holds for any sign; go_power asks again",
     ("pow_power", "Kind n"): "the relation holds for any exponent; repairs need a number",
     ("again_affine", "Carrier m"): "only a reduction has a running value: no law without it",
+    ("covariance", "Carrier x"): "only a reduction has a running value: no law without it",
+    ("covariance", "Carrier y"): "only a reduction has a running value: no law without it",
     ("drop_up", "Sign k"): "slopes of both signs may cancel: digits, not truth",
     ("drop_down", "Sign k"): "slopes of both signs may cancel: digits, not truth",
 }
