@@ -29,7 +29,7 @@ from nautile.terms import (
     children,
 )
 
-__all__ = ["Body", "analyse", "below", "inner_terms", "needs"]
+__all__ = ["Body", "analyse", "below", "inner_terms", "monoid_of", "needs"]
 
 Pass = tuple[Axis, int]
 
@@ -74,6 +74,11 @@ def inner_terms(roots: Iterable[Term]) -> tuple[Term, ...]:
 def below(term: Term) -> tuple[Term, ...]:
     """The direct subterms that are computed as values (none for a Load)."""
     return () if isinstance(term, Load) else children(term)
+
+
+def monoid_of(reduction: Reduce | Online) -> str:
+    """The monoid of a reduction; an online sum is a sum."""
+    return reduction.monoid if isinstance(reduction, Reduce) else "sum"
 
 
 def needs(order: Iterable[Term]) -> tuple[dict[Term, dict[Axis, int]], dict[Term, int]]:

@@ -60,7 +60,7 @@ def finish(
     drafts = _drafts(chosen, program)
     if numerics != "exact":
         drafts = _narrowed(drafts, program)
-    drafts = [_stored(d) for d in _divided(drafts, program) if d.outputs]
+    drafts = _divided(drafts, program)
     drafts = _ordered([d for draft in drafts for d in _launchable(draft, device, numerics)])
     names = _kernel_names(drafts)
     kernels = tuple(
@@ -69,11 +69,6 @@ def finish(
     final = {o.buffer.name for o in program.outputs}
     between = [o.buffer for k in kernels for o in k.outputs if o.buffer.name not in final]
     return kernels, tuple(dict.fromkeys(between))
-
-
-def _stored(draft: _Draft) -> _Draft:
-    """The draft without parts of which nothing is stored: another kernel makes the same."""
-    return replace(draft, groups=[group for group in draft.groups if group])
 
 
 Schedule = tuple[tuple[Part, ...], Prediction]
@@ -137,7 +132,8 @@ def _drafts(chosen: Sequence[Chosen], program: Program) -> list[_Draft]:
             extra[region, k] = replace(stored, name=name, dtype=classes.exact_type(k))
             home = Output(extra[region, k], classes.axes[k], classes.load(k))
         homes[classes.buffer(k).name] = home
-    return [_draft(c, homes, extra) for c in chosen]
+    drafts = [_draft(c, homes, extra) for c in chosen]
+    return [d for d in drafts if d.groups]
 
 
 def _names(program: Program) -> set[str]:
@@ -156,6 +152,7 @@ def _home(classes: Classes, k: int) -> Output | None:
 def _draft(
     chosen: Chosen, homes: Mapping[str, Output], extra: Mapping[tuple[int, int], Buffer]
 ) -> _Draft:
+    """The candidate's parts, but for those of which nothing is stored."""
     groups = []
     for group in chosen.candidate.groups:
         outputs: list[Output] = []
@@ -167,7 +164,8 @@ def _draft(
             buffer = extra.get((id(chosen.classes), k))
             if buffer is not None:
                 outputs.append(Output(buffer, chosen.classes.axes[k], real))
-        groups.append(tuple(outputs))
+        if outputs:
+            groups.append(tuple(outputs))
     division = chosen.candidate.division
     rules = chosen.classes.made_by(chosen.candidate.choice)
     return _Draft(groups, rules, division.split if division else None)

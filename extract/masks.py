@@ -9,10 +9,11 @@ for (they keep every block).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from nautile.extract.body import monoid_of
 from nautile.extract.footprint import Affine, affine
 from nautile.terms import Apply, Axis, Cast, Const, Online, Reduce, Term, children
 
@@ -21,11 +22,12 @@ __all__ = ["Conjunct", "Mask", "alive", "alive_and_busy", "conjuncts", "pass_mas
 Conjunct = tuple[tuple[tuple[Axis, int], ...], int]  # sum c * axis + constant <= 0
 Mask = frozenset[Conjunct]
 NONE: Mask = frozenset()
+_Memo = dict[tuple[Term, str], Mask]
 
 
 def pass_mask(reductions: Iterable[Term]) -> Mask:
     """The conjuncts outside of which every one of the reductions adds nothing."""
-    memo: dict[tuple[Term, str], Mask] = {}
+    memo: _Memo = {}
     common: Mask | None = None
     for root in reductions:
         assert isinstance(root, (Reduce, Online))
@@ -34,24 +36,28 @@ def pass_mask(reductions: Iterable[Term]) -> Mask:
     return common or NONE
 
 
-def _neutral(root: Reduce | Online, memo: dict[tuple[Term, str], Mask]) -> Mask:
-    if isinstance(root, Online):
+def _neutral(root: Reduce | Online, memo: _Memo) -> Mask:
+    monoid = monoid_of(root)
+    if monoid == "sum":
         return _vanishes(root.body, memo)
-    if root.monoid == "sum":
-        return _vanishes(root.body, memo)
-    return _sinks(root.body, memo) if root.monoid == "max" else NONE
+    return _sinks(root.body, memo) if monoid == "max" else NONE
 
 
-def _sinks(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
-    """Conjuncts outside of which the term is -inf."""
-    key = (term, "sinks")
+def _once(term: Term, find: Callable[[Term, _Memo], Mask], memo: _Memo) -> Mask:
+    """What `find` says of the term, remembered."""
+    key = (term, find.__name__)
     if key not in memo:
         memo[key] = NONE
-        memo[key] = _sinks_now(term, memo)
+        memo[key] = find(term, memo)
     return memo[key]
 
 
-def _sinks_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+def _sinks(term: Term, memo: _Memo) -> Mask:
+    """Conjuncts outside of which the term is -inf."""
+    return _once(term, _sinks_now, memo)
+
+
+def _sinks_now(term: Term, memo: _Memo) -> Mask:
     match term:
         case Apply("where", (condition, value, other)) if _is(other, -math.inf):
             return conjuncts(condition) | _sinks(value, memo)
@@ -70,16 +76,12 @@ def _sinks_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
     return NONE
 
 
-def _vanishes(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+def _vanishes(term: Term, memo: _Memo) -> Mask:
     """Conjuncts outside of which the term is 0."""
-    key = (term, "vanishes")
-    if key not in memo:
-        memo[key] = NONE
-        memo[key] = _vanishes_now(term, memo)
-    return memo[key]
+    return _once(term, _vanishes_now, memo)
 
 
-def _vanishes_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+def _vanishes_now(term: Term, memo: _Memo) -> Mask:
     match term:
         case Apply("where", (condition, value, other)) if _is(other, 0):
             return conjuncts(condition) | _vanishes(value, memo)
@@ -99,16 +101,12 @@ def _vanishes_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
     return NONE
 
 
-def _infinite(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+def _infinite(term: Term, memo: _Memo) -> Mask:
     """Conjuncts outside of which the term may be an infinity, which nothing times makes 0."""
-    key = (term, "infinite")
-    if key not in memo:
-        memo[key] = NONE
-        memo[key] = _infinite_now(term, memo)
-    return memo[key]
+    return _once(term, _infinite_now, memo)
 
 
-def _infinite_now(term: Term, memo: dict[tuple[Term, str], Mask]) -> Mask:
+def _infinite_now(term: Term, memo: _Memo) -> Mask:
     found = NONE
     match term:
         case Apply("where", (condition, _, other)) if isinstance(other, Const):

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
-from nautile.extract.body import Body, below
+from nautile.extract.body import Body, below, monoid_of
 from nautile.extract.footprint import Vector, affine
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds
 from nautile.terms import Axis, Before, Const, Load, Online, Reduce, Running, Term
@@ -76,7 +76,7 @@ def _on_fragments(body: Body) -> bool:
         return True
     deep = depth_folds(body)
     axes = frozenset[Axis]().union(*(c.rows | c.columns for c in body.contractions.values()))
-    return all(r in deep or (_monoid(r) in DEPTH_FOLDS and r.axis in axes) for r in others)
+    return all(r in deep or (monoid_of(r) in DEPTH_FOLDS and r.axis in axes) for r in others)
 
 
 # ---- rows --------------------------------------------------------------------------------------
@@ -132,12 +132,12 @@ class _Shape:
         own, last = {root.axis}, root
         while isinstance(last.body, (Reduce, Online)):
             last = last.body
-            if _monoid(last) != _monoid(root) or self.moves(last):
+            if monoid_of(last) != monoid_of(root) or self.moves(last):
                 return False
             own.add(last.axis)
-        if last is not root and _monoid(root) in ("argmax", "argmin"):
+        if last is not root and monoid_of(root) in ("argmax", "argmin"):
             return False
-        return own >= set(axes) or _shared_out(last.body, set(axes) - own, _monoid(root))
+        return own >= set(axes) or _shared_out(last.body, set(axes) - own, monoid_of(root))
 
     def _read_elsewhere(self, inner: Collection[Term]) -> bool:
         """Whether a fold inside another is also a value of its own."""
@@ -215,10 +215,6 @@ class _Shape:
 
 def _roots(body: Body) -> Iterator[Reduction]:
     return (r for r in body.stage if isinstance(r, (Reduce, Online)))
-
-
-def _monoid(root: Reduction) -> str:
-    return root.monoid if isinstance(root, Reduce) else "sum"
 
 
 def _shared_out(value: Term, axes: Iterable[Axis], monoid: str) -> bool:

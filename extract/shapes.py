@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from nautile.extract.body import Body, below
+from nautile.extract.body import Body, below, monoid_of
 from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.footprint import Vector
 from nautile.extract.norms import norm
@@ -97,14 +97,10 @@ def depth_folds(body: Body) -> list[Term]:
         for root in _reductions(body)
         if root not in body.contractions
         and isinstance(root, (Reduce, Online))
-        and _monoid(root) in DEPTH_FOLDS
+        and monoid_of(root) in DEPTH_FOLDS
         and (root.axis, body.stage[root]) in steps
         and not any(reduces(t) for t in below(root))
     ]
-
-
-def _monoid(root: Reduce | Online) -> str:
-    return root.monoid if isinstance(root, Reduce) else "sum"
 
 
 def _folds_made(body: Body) -> bool:
