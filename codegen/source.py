@@ -1,15 +1,42 @@
 """Generated CUDA C++: what an emitter hands to the compiler, the bundle and the launcher.
 
-Extents are compiled in, so a launch needs the pointers of its buffers and nothing else. The text is
-self-contained (device headers are inlined, nothing is included), so it also works when a person
-pastes it into `cupy.RawKernel` with the printed options.
+Extents are compiled in, so a launch needs its tensor maps, the pointers of its buffers and nothing
+else. The text is self-contained (device headers are inlined, nothing is included), so it also works
+when a person pastes it into `cupy.RawKernel` with the printed options.
+
+```
+parameters ::= maps (128 bytes each, by value), pointers of `buffers`,
+               a pointer to `counters` words of i32 if there are any
+```
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CudaKernel"]
+__all__ = ["CudaKernel", "TensorMap"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How the copy engine (TMA) sees a buffer: a view of it with its own axes, the fastest first.
+
+    `extents` and `box` count elements of `dtype` along each axis, `strides` are the bytes between
+    neighbours along each axis but the first, which is contiguous. `swizzle` is 0, 32, 64 or 128
+    bytes. `offset` is the byte at which the view starts in the buffer. A box that leaves the
+    extents is filled with zeros when it is read, and is cut when it is written. Limits are those of
+    cuTensorMapEncodeTiled (CUDA driver API): 1 to 5 axes, boxes of at most 256 elements an axis,
+    strides and offset in multiples of 16 bytes, the box's first axis at most `swizzle` bytes where
+    it is swizzled.
+    """
+
+    buffer: str
+    dtype: str
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = 128
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +45,8 @@ class CudaKernel:
 
     `grid` and `threads` are the launch shape, `shared_bytes` the dynamic shared memory; `buffers`
     the names of the tensors whose device pointers are the arguments, in order (inputs `const`).
+    `maps` are the tensor maps that come before them, `counters` the number of words of i32 after
+    them: zero before the first launch, and left so by every launch.
     `zeroed` names buffers that must hold zeros before the launch; `options` are extra NVRTC options
     besides the architecture and the language standard; `architecture` is the lowest that it needs.
     """
@@ -31,3 +60,5 @@ class CudaKernel:
     options: tuple[str, ...] = ("--std=c++17",)
     architecture: str = "sm_80"
     zeroed: tuple[str, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
+    counters: int = 0
