@@ -1,0 +1,1 @@
+"""Tile programs -> CUDA for Hopper (sm_90a)."""
