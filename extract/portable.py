@@ -126,8 +126,8 @@ class _Pricing:
                     columns = columns + product(other.columns, self.tiles, self.one)
                 elif other.right == c.right:
                     rows = rows + product(other.rows, self.tiles, self.one)
-        reached = np.sqrt(np.minimum(1.0, rows * columns / (rows + columns) / REUSE))
-        return reached
+        share: Vector = np.sqrt(np.minimum(1.0, rows * columns / (rows + columns) / REUSE))
+        return share
 
     # ---- shared memory and registers -----------------------------------------------------------
 
