@@ -68,13 +68,59 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One CUDA kernel: its tile programs, its text and its machine code by architecture."""
+
+    tiles: tuple[TileProgram, ...]
+    cuda: CudaKernel
+    compiled: Mapping[str, Compiled] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One way to do a launch's work: a schedule of the kernel, and the CUDA kernels of it, which
+    run one after the other."""
+
+    kernel: Kernel
+    steps: tuple[Step, ...]
+
+    @property
+    def tiles(self) -> tuple[TileProgram, ...]:
+        """The tile programs of all steps."""
+        return tuple(t for step in self.steps for t in step.tiles)
+
+    @property
+    def architecture(self) -> str:
+        """The lowest that all steps need; one of its own ("sm_90a") before the portable ones."""
+        return max((s.cuda.architecture for s in self.steps), key=lambda a: (a[-1] in "af", a))
+
+    @property
+    def schedule(self) -> str:
+        """The schedule as people read it: architecture, tiles, launch shape."""
+        tiles = {a.name: t for part in self.kernel.parts for a, t in part.tiles.items()}
+        shape = " ".join(f"{a}={t}" for a, t in tiles.items())
+        return f"{self.architecture}: tiles {shape}"
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
-    """One launch, all the way down: the kernel, its tile programs, its CUDA and its cubins."""
+    """One launch, all the way down: the kernel, its tile programs, its portable CUDA and cubins.
+
+    `better` holds implementations for the target's own architecture, the best first; the launcher
+    tries them before the portable one. `spare` holds others that a measurement may prefer."""
 
     kernel: Kernel
     tiles: tuple[TileProgram, ...]
     cuda: CudaKernel
     compiled: Mapping[str, Compiled] = field(default_factory=dict)
+    better: tuple[Implementation, ...] = ()
+    spare: tuple[Implementation, ...] = ()
+
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        """Every way to do the launch's work, the best first."""
+        portable = Step(self.tiles, self.cuda, self.compiled)
+        return (*self.better, Implementation(self.kernel, (portable,)), *self.spare)
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ class Machine:
             ndarray=ndarray, RawModule=self._raw_module, cuda=self._cuda(),
             empty=_empty, asnumpy=np.asarray, from_dlpack=self._no_dlpack,
         )  # fmt: skip
+        fake.zeros = lambda shape, dtype: device(np.zeros(shape, dtype))
         for name in NUMPY:
             setattr(fake, name, getattr(np, name))
         fake.arange = lambda *steps, dtype: device(np.arange(*steps, dtype=dtype))
@@ -140,7 +141,7 @@ class _Kernel:
         self.machine.streams.append(self.machine.stream)
         action = self.machine.kernels.get(self.name)
         if action:
-            action(*(int(a) for a in arguments))
+            action(*(bytes(a) if isinstance(a, np.void) else int(a) for a in arguments))
 
 
 def device(value: Any, device_id: int = 0) -> ndarray:

@@ -14,6 +14,7 @@ from conftest import compiled, entry
 
 from nautile.bundle import load_bundle, write_entries
 from nautile.bundle import write as writing
+from nautile.codegen.source import TensorMap
 from nautile.errors import BundleError
 from nautile.terms import Buffer
 
@@ -28,14 +29,16 @@ def test_a_bundle_is_read_back(folder: Path) -> None:
         ("y", (6, 40), "f32", "output"),
         ("h", (6, 40), "f32", "intermediate"),
     ]
-    assert [(x.kernel, x.grid, x.threads, x.shared_bytes) for x in m.launches] == [
+    kernels = [k for x in m.launches for k in x.kernels]
+    assert [(x.kernel, x.grid, x.threads, x.shared_bytes) for x in kernels] == [
         ("scale", (6, 1, 1), 64, 50_000),
         ("shift", (1, 2, 1), 128, 0),
     ]
-    assert m.launches[0].arguments == ("x", "w", "h")
-    assert m.launches[0].zeroed == ("h",)
-    assert loaded.contents[m.launches[0].source] == b"// h = x * w\n"
-    assert loaded.contents[m.launches[1].cubins["sm_90"]] == b"\x7fELF90"
+    assert [x.name for x in m.launches] == ["scale", "shift"]
+    assert kernels[0].arguments == ("x", "w", "h")
+    assert kernels[0].zeroed == ("h",)
+    assert loaded.contents[kernels[0].source] == b"// h = x * w\n"
+    assert loaded.contents[kernels[1].cubins["sm_90"]] == b"\x7fELF90"
     assert m.programs[0].defaults == {"eps": 0.5}
     assert (m.target, m.key) == ("h200", "0" * 32)
     assert loaded.json("certificate.json")["verdict"] == "pass"
@@ -59,9 +62,10 @@ def test_two_programs_with_kernels_of_one_name_keep_both_sources(tmp_path: Path)
     other = replace(kernel, text="// another\n"), {"sm_90": compiled("sm_90", b"\x7fELFxx")}
     second = replace(first, name="other", kernels=(other, first.kernels[1]), certificate={})
     loaded = load_bundle(write_entries(tmp_path / "two", [first, second], target="h200"))
-    texts = {x.program: loaded.contents[x.source] for x in loaded.manifest.launches[::2]}
+    launches = loaded.manifest.launches
+    texts = {x.program: loaded.contents[next(x.kernels).source] for x in launches[::2]}
     assert texts == {"example": kernel.text.encode(), "other": b"// another\n"}
-    codes = [loaded.contents[x.cubins["sm_90"]] for x in loaded.manifest.launches]
+    codes = [loaded.contents[next(x.kernels).cubins["sm_90"]] for x in launches]
     assert codes == [cubins["sm_90"].cubin, b"\x7fELF90", b"\x7fELFxx", b"\x7fELF90"]
     assert loaded.json("certificate.json")["verdict"] == "none"
 
@@ -165,6 +169,17 @@ def _set(*path: Any) -> Callable[[Any], None]:
     return change
 
 
+def _kernel(launch: int, *path: Any) -> Callable[[Any], None]:
+    return _set("launches", launch, "implementations", 0, "kernels", 0, *path)
+
+
+def _map(**fields: Any) -> Callable[[Any], None]:
+    """A map of w (40 elements of 2 bytes), with these fields instead of its own."""
+    good = {"buffer": "w", "dtype": "bf16", "extents": [8, 5], "strides": [16], "box": [8, 2],
+            "swizzle": 32, "offset": 0}  # fmt: skip
+    return _kernel(0, "maps", [good | fields])
+
+
 def _twice(key: str) -> Callable[[Any], None]:
     return lambda data: data[key].append(data[key][0])
 
@@ -174,30 +189,31 @@ def _move(data: Any) -> None:
 
 
 HOSTILE = {
-    "version": _set("format", 2),
+    "version": _set("format", 3),
     "version of another type": _set("format", True),
+    "version that is a list": _set("format", [2]),
     "file outside": _move,
-    "source outside": _set("launches", 0, "source", "../../etc/passwd"),
-    "source absolute": _set("launches", 0, "source", "/etc/passwd"),
-    "source unlisted": _set("launches", 0, "source", "other.cu"),
-    "cubin outside": _set("launches", 0, "cubins", {"sm_90": "../x.cubin"}),
-    "cubin for no architecture": _set("launches", 0, "cubins", {"sm_9x": "scale.sm_90.cubin"}),
-    "hidden file": _set("launches", 0, "source", ".scale.cu"),
-    "grid of zero": _set("launches", 0, "grid", [0, 1, 1]),
-    "grid too large": _set("launches", 0, "grid", [1, 65536, 1]),
-    "grid of floats": _set("launches", 0, "grid", [1.0, 1, 1]),
-    "grid of truth": _set("launches", 0, "grid", [True, 1, 1]),
-    "grid of two": _set("launches", 0, "grid", [1, 1]),
-    "threads": _set("launches", 0, "threads", 1025),
-    "no threads": _set("launches", 0, "threads", 0),
-    "shared memory": _set("launches", 0, "shared_bytes", 10**9),
-    "negative shared memory": _set("launches", 0, "shared_bytes", -1),
-    "unknown argument": _set("launches", 0, "arguments", ["x", "nobody"]),
-    "argument of a number": _set("launches", 0, "arguments", ["x", 3]),
-    "clears an input": _set("launches", 0, "zeroed", ["x"]),
-    "symbol": _set("launches", 0, "kernel", "scale; rm"),
-    "include option": _set("launches", 0, "options", ["-I/etc"]),
-    "option with a newline": _set("launches", 0, "options", ["--std=c++17\n"]),
+    "source outside": _kernel(0, "source", "../../etc/passwd"),
+    "source absolute": _kernel(0, "source", "/etc/passwd"),
+    "source unlisted": _kernel(0, "source", "other.cu"),
+    "cubin outside": _kernel(0, "cubins", {"sm_90": "../x.cubin"}),
+    "cubin for no architecture": _kernel(0, "cubins", {"sm_9x": "scale.sm_90.cubin"}),
+    "hidden file": _kernel(0, "source", ".scale.cu"),
+    "grid of zero": _kernel(0, "grid", [0, 1, 1]),
+    "grid too large": _kernel(0, "grid", [1, 65536, 1]),
+    "grid of floats": _kernel(0, "grid", [1.0, 1, 1]),
+    "grid of truth": _kernel(0, "grid", [True, 1, 1]),
+    "grid of two": _kernel(0, "grid", [1, 1]),
+    "threads": _kernel(0, "threads", 1025),
+    "no threads": _kernel(0, "threads", 0),
+    "shared memory": _kernel(0, "shared_bytes", 10**9),
+    "negative shared memory": _kernel(0, "shared_bytes", -1),
+    "unknown argument": _kernel(0, "arguments", ["x", "nobody"]),
+    "argument of a number": _kernel(0, "arguments", ["x", 3]),
+    "clears an input": _kernel(0, "zeroed", ["x"]),
+    "symbol": _kernel(0, "kernel", "scale; rm"),
+    "include option": _kernel(0, "options", ["-I/etc"]),
+    "option with a newline": _kernel(0, "options", ["--std=c++17\n"]),
     "program nobody knows": _set("launches", 0, "program", "other"),
     "negative size": _set("buffers", 0, "shape", [-1, 40]),
     "zero size": _set("buffers", 0, "shape", [0, 40]),
@@ -218,15 +234,73 @@ HOSTILE = {
     "size of a file": _set("files", "scale.cu", "bytes", -1),
     "digest": _set("files", "scale.cu", "digest", "0"),
     "launches is text": _set("launches", "all"),
-    "nothing writes the output": _set("launches", 1, "arguments", ["h", "eps"]),
+    "no implementations": _set("launches", 0, "implementations", []),
+    "an implementation of no kernels": _set("launches", 0, "implementations", 0, "kernels", []),
+    "schedule": _set("launches", 0, "implementations", 0, "schedule", 3),
+    "name of a launch": _set("launches", 0, "name", ""),
+    "counters": _kernel(0, "counters", -1),
+    "counters of text": _kernel(0, "counters", "1"),
+    "maps is no list": _kernel(0, "maps", {}),
+    "map of a number": _kernel(0, "maps", [3]),
+    "map of nobody": _map(buffer="nobody"),
+    "map of another type": _map(dtype="bf17"),
+    "map without axes": _map(extents=[], strides=[], box=[]),
+    "map of six axes": _map(extents=[8] + [1] * 5, strides=[16] * 5, box=[8] + [1] * 5),
+    "map of one box too few": _map(box=[8]),
+    "map of one stride too many": _map(strides=[16, 16]),
+    "map of nothing": _map(extents=[8, 0]),
+    "map of a wide extent": _map(extents=[8, 2**32 + 1]),
+    "map beyond its tensor": _map(extents=[8, 6]),
+    "map that starts too late": _map(offset=16),
+    "map of unaligned strides": _map(strides=[24], extents=[8, 2]),
+    "map of negative strides": _map(strides=[-16]),
+    "map of unaligned offset": _map(offset=8, extents=[8, 4]),
+    "map of a large box": _map(box=[8, 257]),
+    "map of an empty box": _map(box=[8, 0]),
+    "map of a box of 8 bytes": _map(box=[4, 2]),
+    "map of a box wider than its swizzle": _map(box=[32, 2]),
+    "swizzle": _map(swizzle=48),
+    "swizzle of truth": _map(swizzle=True),
+    "too many maps": lambda data: (_map()(data), _kernel(0, "maps", _maps(data) * 31)(data))[1],
+    "nothing writes the output": _kernel(1, "arguments", ["h", "eps"]),
 }
 
 
-@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_manifest_is_refused(folder: Path, change: Callable[[Any], None]) -> None:
+def _maps(data: Any) -> Any:
+    return data["launches"][0]["implementations"][0]["kernels"][0]["maps"]
+
+
+def _changed(folder: Path, change: Callable[[Any], None]) -> Path:
     path = folder / "manifest.json"
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
+    return folder
+
+
+def test_a_map_that_fits_is_read(folder: Path) -> None:
+    loaded = load_bundle(_changed(folder, _map(extents=[8, 3], strides=[32], offset=0)))
+    (view,) = next(loaded.manifest.launches[0].kernels).maps
+    assert view == TensorMap("w", "bf16", (8, 3), (32,), (8, 2), 32, 0)
+
+
+def test_a_bundle_of_format_1_is_read(folder: Path) -> None:
+    """Its launch rows are those of one kernel, without maps and counters."""
+    before = load_bundle(folder).manifest
+
+    def older(data: Any) -> None:
+        data["format"] = 1
+        for row in data["launches"]:
+            row.pop("name")
+            (way,) = row.pop("implementations")
+            row.update(way["kernels"][0])
+            del row["maps"], row["counters"]
+
+    after = load_bundle(_changed(folder, older)).manifest
+    assert after == before
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_manifest_is_refused(folder: Path, change: Callable[[Any], None]) -> None:
     with pytest.raises(BundleError):
-        load_bundle(folder)
+        load_bundle(_changed(folder, change))

@@ -37,6 +37,15 @@ class Launchable:
     cuda: CudaKernel
     compiled: dict[str, Any]
     tiles: tuple[TileProgram, ...] = ()
+    schedule: str = "one row a block"
+
+    @property
+    def steps(self) -> tuple[Launchable, ...]:
+        return (self,)
+
+    @property
+    def implementations(self) -> tuple[Launchable, ...]:
+        return (self,)
 
 
 @dataclass
@@ -76,6 +85,8 @@ def test_a_finished_optimization_becomes_a_bundle(tmp_path: Path) -> None:
     assert head.defaults == {"c": 0.25}
     assert head.kinds["x"].startswith("normal")
     assert loaded.manifest.target == "h200"
+    (launch,) = loaded.manifest.launches
+    assert [way.schedule for way in launch.implementations] == ["one row a block"]
     assert loaded.json("certificate.json")["checks"][0]["program"] == "biased"
 
 

@@ -2,7 +2,8 @@
 
 ```
 manifest.json       programs, buffers, launches, target, key, versions (see manifest.py)
-KERNEL.cu           one source a kernel; KERNEL.sm_90.cubin its machine code by architecture
+KERNEL.cu           one source a kernel; KERNEL.sm_90.cubin its machine code by architecture.
+                    A launch may have several kernels to choose from, the best first
 PROGRAM.expected.json   sample inputs' recipe and the reference's values at sampled positions
 certificate.json    what was checked before the bundle was written
 ```
@@ -15,20 +16,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nautile.bundle.manifest import Buffer, File, Launch, Manifest, Program
+from nautile.bundle.manifest import (
+    Buffer,
+    File,
+    Implementation,
+    Kernel,
+    Launch,
+    Manifest,
+    Program,
+)
 from nautile.bundle.read import Loaded, load_bundle
 
 if TYPE_CHECKING:
-    from nautile.bundle.write import Entry, entry_of, write_bundle, write_entries
+    from nautile.bundle.write import Entry, Variant, entry_of, write_bundle, write_entries
 
 __all__ = [
     "Buffer",
     "Entry",
     "File",
+    "Implementation",
+    "Kernel",
     "Launch",
     "Loaded",
     "Manifest",
     "Program",
+    "Variant",
     "entry_of",
     "load_bundle",
     "write_bundle",

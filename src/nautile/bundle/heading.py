@@ -31,14 +31,31 @@ def heading(cuda: CudaKernel, tiles: Sequence[TileProgram], program: terms.Progr
 
 
 def _launch(cuda: CudaKernel) -> Iterator[str]:
-    options = ", ".join(f'"{o}"' for o in cuda.options)
     yield f"grid {cuda.grid}, {cuda.threads} threads, {cuda.shared_bytes} bytes of shared memory"
-    yield f"arguments: {', '.join(cuda.buffers)}"
+    yield f"arguments: {', '.join(_arguments(cuda))}"
     if cuda.zeroed:
         yield f"must hold zeros before: {', '.join(cuda.zeroed)}"
+    if cuda.maps:
+        yield "from nautile.runtime import TensorMap, tensor_map  # cuTensorMapEncodeTiled"
+    for number, view in enumerate(cuda.maps):
+        yield f"map{number} = tensor_map({view}, {view.buffer}.data.ptr)"
+    if cuda.counters:
+        yield f'counters = cupy.zeros({cuda.counters}, "i4")  # each launch leaves them at zero'
+    options = ", ".join(f'"{o}"' for o in _options(cuda))
     yield f'kernel = cupy.RawKernel(source, "{cuda.name}", options=({options},))'
     yield f"kernel.max_dynamic_shared_size_bytes = {cuda.shared_bytes}"
     yield (
-        f"kernel({cuda.grid}, ({cuda.threads},), ({', '.join(cuda.buffers)}), "
+        f"kernel({cuda.grid}, ({cuda.threads},), ({', '.join(_arguments(cuda))}), "
         f"shared_mem={cuda.shared_bytes})"
     )
+
+
+def _options(cuda: CudaKernel) -> tuple[str, ...]:
+    """NVRTC options; an architecture of its own must be named, or CuPy takes the device's."""
+    specific = cuda.architecture[-1] in "af"
+    return (*cuda.options, f"-arch={cuda.architecture}") if specific else cuda.options
+
+
+def _arguments(cuda: CudaKernel) -> list[str]:
+    maps = [f"map{number}" for number in range(len(cuda.maps))]
+    return [*maps, *cuda.buffers, *(["counters"] if cuda.counters else [])]

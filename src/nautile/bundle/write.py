@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nautile import __version__, terms
+from nautile.bundle.fields import MAX_TEXT
 from nautile.bundle.heading import heading
 from nautile.bundle.manifest import (
     MANIFEST,
     Buffer,
     File,
+    Implementation,
+    Kernel,
     Launch,
     Manifest,
     Program,
@@ -31,30 +34,71 @@ from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
 from nautile.errors import BundleError
 
-__all__ = ["Entry", "entry_of", "write_bundle", "write_entries"]
+__all__ = ["Entry", "Variant", "entry_of", "write_bundle", "write_entries"]
 
 CERTIFICATE = "certificate.json"
+
+
+Coded = tuple[CudaKernel, Mapping[str, Compiled]]
+"""A kernel, and its machine code by architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to do a launch's work: kernels that run one after the other, and what people read
+    about their schedule."""
+
+    kernels: tuple[Coded, ...]
+    schedule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One program of a bundle: its tensors, and its kernels in launch order with their machine code
-    by architecture. `certificate` and `expected` are JSON objects; `kinds` says how to draw sample
-    inputs and `defaults` gives scalar inputs that need not be passed."""
+    by architecture. `variants` gives for each kernel every way to do its work, the best first,
+    where there are others than the kernel itself. `certificate` and `expected` are JSON objects;
+    `kinds` says how to draw sample inputs and `defaults` gives scalar inputs that need not be
+    passed."""
 
     name: str
     key: str
     inputs: tuple[terms.Buffer, ...]
     outputs: tuple[terms.Buffer, ...]
     intermediates: tuple[terms.Buffer, ...]
-    kernels: tuple[tuple[CudaKernel, Mapping[str, Compiled]], ...]
+    kernels: tuple[Coded, ...]
     certificate: Mapping[str, Any] = field(default_factory=dict)
     expected: Mapping[str, Any] | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, float] = field(default_factory=dict)
+    variants: tuple[tuple[Variant, ...], ...] = ()
+
+    @property
+    def launches(self) -> tuple[tuple[Variant, ...], ...]:
+        """Every launch's variants, the best first."""
+        return self.variants or tuple((Variant((coded,)),) for coded in self.kernels)
 
 
 class _Built(Protocol):
+    @property
+    def tiles(self) -> Sequence[TileProgram]: ...
+    @property
+    def cuda(self) -> CudaKernel: ...
+    @property
+    def compiled(self) -> Mapping[str, Compiled]: ...
+    @property
+    def implementations(self) -> Sequence[_Way]: ...
+
+
+class _Way(Protocol):
+    """An implementation: its kernels, and the tile programs of each."""
+
+    @property
+    def schedule(self) -> str: ...
+    @property
+    def steps(self) -> Sequence[_Step]: ...
+
+
+class _Step(Protocol):
     @property
     def tiles(self) -> Sequence[TileProgram]: ...
     @property
@@ -109,6 +153,7 @@ def entry_of(result: _Result) -> Entry:
         outputs=tuple(o.buffer for o in program.outputs),
         intermediates=tuple(plan.intermediates),
         kernels=tuple((_headed(b, program), b.compiled) for b in result.built),
+        variants=tuple(_variants(b, program) for b in result.built),
         certificate={} if result.certificate is None else result.certificate.as_dict(),
         expected=reference,
         kinds=reference["cases"][0]["kinds"],
@@ -116,7 +161,14 @@ def entry_of(result: _Result) -> Entry:
     )
 
 
-def _headed(built: _Built, program: terms.Program) -> CudaKernel:
+def _variants(built: _Built, program: terms.Program) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(tuple((_headed(s, program), s.compiled) for s in way.steps), way.schedule)
+        for way in built.implementations
+    )
+
+
+def _headed(built: _Step, program: terms.Program) -> CudaKernel:
     """The CUDA with the comment that tells its launch, its tile programs and its source."""
     text = heading(built.cuda, built.tiles, program) + built.cuda.text
     return replace(built.cuda, text=text)
@@ -165,7 +217,8 @@ class _Files:
 
 def _part(entry: Entry, files: _Files) -> tuple[Program, list[Buffer], list[Launch]]:
     buffers = [Buffer(entry.name, b.name, b.shape, b.dtype, role) for role, b in _roles(entry)]
-    launches = [_launch(entry.name, kernel, made, files) for kernel, made in entry.kernels]
+    rows = zip(entry.kernels, entry.launches, strict=True)
+    launches = [_launch(entry.name, k.name, variants, files) for (k, _), variants in rows]
     expected = entry.expected and files.add(f"{entry.name}.expected.json", _dump(entry.expected))
     head = Program(entry.name, entry.key, dict(entry.kinds), dict(entry.defaults), expected or None)
     return head, buffers, launches
@@ -186,13 +239,19 @@ def _roles(entry: Entry) -> Iterator[tuple[str, terms.Buffer]]:
                 yield role, buffer
 
 
-def _launch(
-    program: str, kernel: CudaKernel, made: Mapping[str, Compiled], files: _Files
-) -> Launch:
-    source = files.add(f"{kernel.name}.cu", kernel.text.encode())
-    stem = source.removesuffix(".cu")
-    return Launch(
-        program=program,
+def _launch(program: str, name: str, variants: Sequence[Variant], files: _Files) -> Launch:
+    ways = tuple(
+        Implementation(v.schedule[:MAX_TEXT], tuple(_kernel(*coded, files) for coded in v.kernels))
+        for v in variants
+    )
+    return Launch(program, name, ways)
+
+
+def _kernel(kernel: CudaKernel, made: Mapping[str, Compiled], files: _Files) -> Kernel:
+    only = f".{kernel.architecture}" if kernel.architecture[-1] in "af" else ""
+    source = files.add(f"{kernel.name}{only}.cu", kernel.text.encode())
+    stem = source.removesuffix(".cu").removesuffix(only)
+    return Kernel(
         kernel=kernel.name,
         source=source,
         cubins={
@@ -206,6 +265,8 @@ def _launch(
         options=kernel.options,
         architecture=kernel.architecture,
         zeroed=kernel.zeroed,
+        maps=kernel.maps,
+        counters=kernel.counters,
     )
 
 

@@ -14,9 +14,21 @@ dependencies are not installed.
 
 from __future__ import annotations
 
+from nautile.codegen.source import TensorMap
 from nautile.runtime.command import bench_command, main, run_command
 from nautile.runtime.launch import Call, Program
+from nautile.runtime.maps import tensor_map
 from nautile.runtime.opened import Bundle
 from nautile.runtime.timing import bench
 
-__all__ = ["Bundle", "Call", "Program", "bench", "bench_command", "main", "run_command"]
+__all__ = [
+    "Bundle",
+    "Call",
+    "Program",
+    "TensorMap",
+    "bench",
+    "bench_command",
+    "main",
+    "run_command",
+    "tensor_map",
+]

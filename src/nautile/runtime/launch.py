@@ -1,6 +1,7 @@
 """Launching a bundle: arguments are checked by name, then kernels run in order on one stream.
 
-`program.bind` checks the arguments and allocates what is not given; the `Call` that it returns
+`program.bind` checks the arguments, takes the first implementation of each launch that runs on the
+device, encodes its tensor maps and allocates what is not given; the `Call` that it returns
 launches, as often as wanted, and can be captured in a CUDA graph. Needs NumPy and CuPy alone.
 """
 
@@ -13,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from nautile import samples
-from nautile.bundle.manifest import Buffer, Launch
+from nautile.bundle.manifest import Buffer, Kernel, Launch
 from nautile.bundle.manifest import Program as Head
 from nautile.bundle.read import Loaded
-from nautile.errors import BundleError, LaunchError, NautileError
+from nautile.errors import LaunchError
 from nautile.runtime import arrays
 from nautile.runtime.arrays import View
-from nautile.runtime.device import cupy, fitting, require, shared_limit, source_runs_on, stream_of
+from nautile.runtime.device import cupy, require, stream_of
+from nautile.runtime.loading import first_able, load
+from nautile.runtime.maps import tensor_map
 
 __all__ = ["Call", "Program", "program_of"]
 
@@ -27,10 +30,13 @@ __all__ = ["Call", "Program", "program_of"]
 @dataclass(frozen=True, slots=True)
 class Call:
     """A program bound to device memory. `outputs` are CuPy arrays, or what was passed for them;
-    bf16 and fp8 outputs that were allocated here hold bit patterns in uint16 and uint8."""
+    bf16 and fp8 outputs that were allocated here hold bit patterns in uint16 and uint8. `choices`
+    gives the number of the implementation that each launch takes. Launches of one call share
+    counters and intermediates, so they must follow one another (on one stream, say)."""
 
     outputs: Mapping[str, Any]
     device: int
+    choices: tuple[int, ...]
     _steps: tuple[_Step, ...]
     _memory: Mapping[str, Any]
 
@@ -56,6 +62,7 @@ class _Step:
     shared: int
     arguments: tuple[Any, ...]
     cleared: tuple[tuple[int, int], ...]
+    counters: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Program:
     head: Head
     buffers: Mapping[str, Buffer]
     launches: tuple[Launch, ...]
-    _kernels: dict[tuple[int, int], Any] = field(default_factory=dict)
+    _kernels: dict[tuple[int, int, int, int], Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -97,22 +104,28 @@ class Program:
         *,
         out: Mapping[str, Any] | None = None,
         stream: Any = None,
+        choices: Mapping[int, int] | None = None,
     ) -> Call:
-        """Check the arguments and allocate the outputs that are not given and the intermediates."""
+        """Check the arguments and allocate the outputs that are not given and the intermediates.
+        `choices` names the implementation to take, by the numbers of launch and implementation;
+        LaunchError where the device cannot run it."""
         self._check_names(given, out or {})
         count = require()
         passed = {**self.head.defaults, **given, **(out or {})}
         device = self._device(passed, count)
-        with cupy().cuda.Device(device), stream_of(stream):
+        with cupy().cuda.Device(device), stream_of(stream) as on:
             views = self._views(passed, device)
-            kernels = [self._kernel(i, device) for i in range(len(self.launches))]
             owners = {n: self._memory(b, views) for n, b in self.buffers.items()}
-        steps = tuple(
-            self._step(launch, kernel, owners)
-            for launch, kernel in zip(self.launches, kernels, strict=True)
-        )
+            taken = [
+                self._taken(number, device, owners, (choices or {}).get(number))
+                for number in range(len(self.launches))
+            ]
+            steps = tuple(step for _, row in taken for step in row)
+            if any(s.counters is not None for s in steps):
+                on.synchronize()  # they are zero now, on whichever stream the call is launched
         outputs = {n: owners[n].owner for n in self.role("output")}
-        return Call(outputs, device, steps, {n: v.owner for n, v in owners.items()})
+        numbers = tuple(number for number, _ in taken)
+        return Call(outputs, device, numbers, steps, {n: v.owner for n, v in owners.items()})
 
     def _check_names(self, given: Mapping[str, Any], out: Mapping[str, Any]) -> None:
         inputs, outputs = self.role("input"), self.role("output")
@@ -164,20 +177,38 @@ class Program:
         made = cupy().empty(buffer.shape, dtype=samples.STORAGE[buffer.dtype])
         return View(made.data.ptr, buffer.shape, str(made.dtype), True, None, made)
 
-    def _step(self, launch: Launch, kernel: Any, owners: Mapping[str, View]) -> _Step:
+    def _taken(
+        self, number: int, device: int, owners: Mapping[str, View], choice: int | None
+    ) -> tuple[int, tuple[_Step, ...]]:
+        """The steps of the implementation chosen, else of the first that the device runs."""
+        launch = self.launches[number]
+
+        def steps(way: int) -> tuple[_Step, ...]:
+            kernels = enumerate(launch.implementations[way].kernels)
+            keys = ((k, (number, way, place, device)) for place, k in kernels)
+            return tuple(self._step(k, self._kernel(k, key), owners) for k, key in keys)
+
+        return first_able(launch, device, steps, None if choice is None else [choice])
+
+    def _step(self, kernel: Kernel, loaded: Any, owners: Mapping[str, View]) -> _Step:
+        maps = [tensor_map(view, owners[view.buffer].pointer) for view in kernel.maps]
+        pointers = [owners[n].pointer for n in kernel.arguments]
+        counters = cupy().zeros(kernel.counters, dtype="int32") if kernel.counters else None
+        if counters is not None:
+            pointers.append(counters.data.ptr)
         return _Step(
-            kernel,
-            launch.grid,
-            (launch.threads, 1, 1),
-            launch.shared_bytes,
-            tuple(np.uint64(owners[n].pointer) for n in launch.arguments),
-            tuple((owners[n].pointer, self.buffers[n].nbytes) for n in launch.zeroed),
+            loaded,
+            kernel.grid,
+            (kernel.threads, 1, 1),
+            kernel.shared_bytes,
+            (*maps, *map(np.uint64, pointers)),
+            tuple((owners[n].pointer, self.buffers[n].nbytes) for n in kernel.zeroed),
+            counters,
         )
 
-    def _kernel(self, number: int, device: int) -> Any:
-        key = (number, device)
+    def _kernel(self, kernel: Kernel, key: tuple[int, int, int, int]) -> Any:
         if key not in self._kernels:
-            self._kernels[key] = _load(self.bundle, self.launches[number], device)
+            self._kernels[key] = load(self.bundle, kernel, key[-1])
         return self._kernels[key]
 
 
@@ -195,44 +226,3 @@ def _scalar(buffer: Buffer, value: Any) -> Any:
     else:
         stored = np.asarray(samples.encode(np.float64(value), buffer.dtype))
     return cupy().asarray(stored.reshape(()))
-
-
-def _load(bundle: Loaded, launch: Launch, device: int) -> Any:
-    """The kernel from the cubin that fits the device, or compiled from its source."""
-    capability = int(cupy().cuda.Device(device).compute_capability)
-    limit = shared_limit(device)
-    if launch.shared_bytes > limit:
-        raise LaunchError(
-            f"kernel {launch.kernel} needs {launch.shared_bytes} bytes of shared memory a block;"
-            f" device {device} has {limit}",
-            code="device",
-        )
-    try:
-        kernel = _module(bundle, launch, capability).get_function(launch.kernel)
-        if launch.shared_bytes:
-            kernel.max_dynamic_shared_size_bytes = launch.shared_bytes
-    except NautileError:
-        raise
-    except Exception as error:  # CuPy's compiler and driver errors have no common class
-        raise LaunchError(
-            f"kernel {launch.kernel} cannot be loaded: {error}", code="load"
-        ) from error
-    return kernel
-
-
-def _module(bundle: Loaded, launch: Launch, capability: int) -> Any:
-    best = fitting(launch.cubins, capability)
-    if best is not None:
-        return cupy().RawModule(path=str(bundle.folder / launch.cubins[best]))
-    if not source_runs_on(launch.architecture, capability):
-        raise LaunchError(
-            f"kernel {launch.kernel} needs {launch.architecture};"
-            f" this device has compute capability {capability / 10:.1f}",
-            code="device",
-        )
-    try:
-        text = bundle.contents[launch.source].decode()
-    except UnicodeDecodeError as error:
-        raise BundleError(f"{launch.source} is not UTF-8 text") from error
-    specific = (f"-arch={launch.architecture}",) if launch.architecture[-1] in "af" else ()
-    return cupy().RawModule(code=text, options=(*launch.options, *specific))
