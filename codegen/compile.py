@@ -10,12 +10,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nautile.codegen import cubin_cache, gate
+from nautile.codegen import cubin_cache, gate, sass
 from nautile.codegen.gate import Report
+from nautile.codegen.sass import MachineCode
 from nautile.codegen.source import CudaKernel
 from nautile.errors import CompileError
 
@@ -47,13 +48,17 @@ _REFUSED = re.compile(r"--?(use_fast_math|ftz=true|ftz)$")
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A kernel's machine code for one architecture, the options that made it, and the report."""
+    """A kernel's machine code for one architecture, the options that made it, and the report. For a
+    kernel that expects something of its machine code, `machine` is what that shows, or `unread`
+    says why nobody looked."""
 
     cubin: bytes
     report: Report
     architecture: str
     options: tuple[str, ...]
     cached: bool = False
+    machine: MachineCode | None = None
+    unread: str = ""
 
 
 def architecture_of(device: str) -> str:
@@ -90,7 +95,8 @@ def compile_kernel(
         cubin_cache.put(folder or None, key, cubin, log)
     report = gate.read(log)
     gate.check(kernel, target, report)
-    return Compiled(cubin, report, target, options, cached=found is not None)
+    made = Compiled(cubin, report, target, options, cached=found is not None)
+    return made if kernel.expected is None else _read_machine(kernel, made, folder or None)
 
 
 def compile_many(
@@ -111,6 +117,22 @@ def compile_many(
             {a: pool.submit(compile_kernel, k, a, cache=cache) for a in wanted} for k in kernels
         ]
     return tuple({a: job.result() for a, job in row.items()} for row in jobs)
+
+
+def _read_machine(kernel: CudaKernel, made: Compiled, folder: Path | None) -> Compiled:
+    """With what the machine code shows, which passes the gate; the cache keeps what was read."""
+    key = cubin_cache.key_of("machine code", sass.VERSION, kernel.name, made.cubin.hex())
+    kept = cubin_cache.get(folder, key)
+    code = sass.from_json(kept[1]) if kept else None
+    if code is None:
+        code = sass.read(made.cubin, kernel.name)
+        if code is None:
+            why = "cannot read it" if sass.disassembler() else "is not installed"
+            text = f"the machine code of {kernel.name} was not checked: nvdisasm {why}"
+            return replace(made, unread=text)
+        cubin_cache.put(folder, key, b"", sass.to_json(code))
+    gate.check_machine(kernel, made.architecture, code)
+    return replace(made, machine=code)
 
 
 def _target(kernel: CudaKernel, architecture: str) -> str:

@@ -4,6 +4,7 @@
 the kernel and the reason, for what must never be launched: registers spilled to local memory, wgmma
 that ptxas serialised (its warnings C7508 to C7519), more shared memory, registers or threads than
 the architecture has. A stack frame alone is no reason: the slow paths of sin and cos have one.
+`check_machine` refuses machine code that does not show what its kernel expects (source.Expected).
 
 Limits are those of the CUDA C++ Programming Guide, "Compute Capabilities".
 """
@@ -13,10 +14,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nautile.codegen.source import CudaKernel
+from nautile.codegen.sass import MachineCode, MainLoop
+from nautile.codegen.source import CudaKernel, Expected
 from nautile.errors import CompileError
 
-__all__ = ["MAX_THREADS", "Report", "architecture_number", "check", "read", "shared_limit"]
+__all__ = [
+    "MAX_THREADS",
+    "Report",
+    "architecture_number",
+    "check",
+    "check_machine",
+    "read",
+    "shared_limit",
+]
 
 MAX_THREADS = 1024
 REGISTER_FILE = 65536
@@ -76,6 +86,43 @@ def check(kernel: CudaKernel, architecture: str, report: Report) -> None:
     """CompileError, naming the kernel, if it must not be launched on `architecture`."""
     for reason in _reasons(kernel, architecture, report):
         raise CompileError(f"kernel {kernel.name} for {architecture}: {reason}", code="gate")
+
+
+def check_machine(kernel: CudaKernel, architecture: str, code: MachineCode) -> None:
+    """CompileError, naming the kernel, if its machine code lacks what the kernel expects."""
+    if kernel.expected is None:
+        return
+    for reason in _missing(kernel.expected, code):
+        raise CompileError(f"kernel {kernel.name} for {architecture}: {reason}", code="gate")
+
+
+def _missing(expected: Expected, code: MachineCode) -> list[str]:
+    found = []
+    if code.products < expected.products:
+        found.append(f"has {code.products} warpgroup products, {expected.products} are expected")
+    most = max((loop.products for loop in code.loops), default=0)
+    for loop in code.loops:
+        if loop.products == most:
+            found += _missing_in_loop(expected, loop)
+    return found
+
+
+def _missing_in_loop(expected: Expected, loop: MainLoop) -> list[str]:
+    found = []
+    if loop.serialised:
+        found.append(f"waits {loop.waits} times for {loop.products} warpgroup products of a loop")
+    if loop.moves > expected.moves:
+        found.append(
+            f"moves descriptors {loop.moves} times from ordinary registers in a main loop,"
+            f" {expected.moves} at most are expected"
+        )
+    overlapped = max(loop.overlapped, default=0)
+    if overlapped < expected.overlapped:
+        found.append(
+            f"has {overlapped} pointwise instructions while products fly in a main loop,"
+            f" {expected.overlapped} are expected: a wait was moved above them"
+        )
+    return found
 
 
 def _reasons(kernel: CudaKernel, architecture: str, report: Report) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CudaKernel", "TensorMap"]
+__all__ = ["CudaKernel", "Expected", "TensorMap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,19 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """What a kernel's machine code must show, else the compiler's gate refuses it: at least
+    `products` warpgroup products (HGMMA) in all, and in its main loops, those that hold most of
+    them, at most `moves` of descriptors from ordinary to uniform registers, and at least
+    `overlapped` pointwise instructions between a wait that leaves products in flight and the next
+    wait. No main loop may wait for each of its products before the next."""
+
+    products: int
+    moves: int = 4
+    overlapped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CudaKernel:
     """One `extern "C" __global__` function.
 
@@ -49,6 +62,7 @@ class CudaKernel:
     them: zero before the first launch, and left so by every launch.
     `zeroed` names buffers that must hold zeros before the launch; `options` are extra NVRTC options
     besides the architecture and the language standard; `architecture` is the lowest that it needs.
+    `expected` is what its machine code must show.
     """
 
     name: str
@@ -62,3 +76,4 @@ class CudaKernel:
     zeroed: tuple[str, ...] = ()
     maps: tuple[TensorMap, ...] = ()
     counters: int = 0
+    expected: Expected | None = None

@@ -257,19 +257,16 @@ NT_DEV void nt_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "mem
 NT_DEV void nt_wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Ties a value to this point of the program: ptxas otherwise moves the next wait for wgmma above the
-// value's computation. `scratch` is a shared word for nothing else, so that a store taken by chance
-// does no harm.
-NT_DEV void nt_pin(nt_u32 scratch, float never_negative) {
-  asm volatile("{\n.reg .pred negative;\n"
-               "setp.lt.f32 negative, %1, 0f00000000;\n"
-               "@negative st.volatile.shared.f32 [%0], %1;\n}" :: "r"(scratch), "f"(never_negative) : "memory");
-}
-
+// value's computation. The store happens for one pattern of bits only, a NaN that no arithmetic makes
+// (a test such as x < 0 would not do: ptxas knows that sums of exponentials are not negative).
+// `scratch` is a shared word for nothing else, so that a store taken by chance does no harm.
 NT_DEV void nt_pin_bits(nt_u32 scratch, nt_u32 bits) {
   asm volatile("{\n.reg .pred same;\n"
-               "setp.eq.u32 same, %1, 0x7fffffff;\n"
+               "setp.eq.u32 same, %1, 0xffbadbad;\n"
                "@same st.volatile.shared.u32 [%0], %1;\n}" :: "r"(scratch), "r"(bits) : "memory");
 }
+
+NT_DEV void nt_pin(nt_u32 scratch, float x) { nt_pin_bits(scratch, __float_as_uint(x)); }
 
 // four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane l gives the address
 // of row l % 8 of matrix l / 8
