@@ -1,4 +1,4 @@
-"""Tests marked `slow` run with --slow alone."""
+"""Tests marked `slow` run with --slow alone, and as long as they need."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
-    for item in items:
-        if "slow" in item.keywords:
+    slow = [item for item in items if "slow" in item.keywords]
+    for item in slow:
+        item.add_marker(pytest.mark.timeout(0))
+        if not config.getoption("--slow"):
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Worker"]
 
 _GRACE = 1.0  # seconds beyond the budget in which the child may stop by itself
-_START = 20.0  # seconds that a child may take to load egglog
+_START = 60.0  # seconds that a child may take to load egglog
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
@@ -140,9 +140,10 @@ class Worker:
     def _run(self, job: Job, rules: tuple[Rule, ...]) -> Frozen:
         from nautile.egraph import unsound
 
-        self._send(msgspec.msgpack.encode(job))
-        deadline = time.monotonic() + job.seconds + _GRACE
         last: Progress | None = None
+        self._ready()
+        deadline = time.monotonic() + job.seconds + _GRACE
+        self._send(msgspec.msgpack.encode(job), deadline)
         while True:
             frame = self._receive(deadline, last)
             if isinstance(frame, _Done):
@@ -157,14 +158,23 @@ class Worker:
                 raise _Killed("memory", last)
             raise _error(frame.message)
 
-    def _send(self, data: bytes) -> None:
+    def _ready(self) -> None:
         if self._child is None or self._child.poll() is not None:
             self._start()
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        """Write a job. A child that reads nothing (stopped, or stuck) must not block its parent
+        once the pipe is full."""
         assert self._child is not None
         assert self._child.stdin is not None
+        sink, rest = self._child.stdin.fileno(), len(data).to_bytes(4, "big") + data
         try:
-            self._child.stdin.write(len(data).to_bytes(4, "big") + data)
-            self._child.stdin.flush()
+            while rest:
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([], [sink], [], left)[1]:
+                    self.close()
+                    raise _Killed("time", None)
+                rest = rest[os.write(sink, rest) :]
         except BrokenPipeError:
             raise self._dead(None) from None
 
@@ -177,9 +187,17 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=os.environ | {"RAYON_NUM_THREADS": "1"},
+            bufsize=0,
         )
-        if self._read(5, time.monotonic() + _START) != b"ready":
-            raise self._dead(None)
+        assert self._child.stdin is not None
+        os.set_blocking(self._child.stdin.fileno(), False)
+        try:
+            self._read(5, time.monotonic() + _START)
+        except TimeoutError:
+            self.close()
+            raise _error(f"the e-graph's process did not start in {_START:.0f} s") from None
+        except EOFError:
+            raise self._dead(None) from None
 
     def _receive(self, deadline: float, last: Progress | None) -> _Frame:
         try:

@@ -218,3 +218,9 @@ def test_provenance_and_matches_name_the_rules() -> None:
     untouched = [c for c, n in snapshot.source.items() if n.kind == "load"]
     assert all(c not in snapshot.made for c in untouched)
     assert S in snapshot.axes
+
+
+def test_a_child_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with Worker() as own, pytest.raises(SaturationError, match="ended with status 1"):
+        own.saturate(ATTENTION, REAL)
