@@ -1,0 +1,229 @@
+"""One case on a GPU: correctness first, then all contestants in one race."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import partial
+from typing import Any
+
+import cupy
+import torch
+from interleaved import copy_bandwidth
+from machine import STATE, smi
+
+from nautile.runtime import Bundle
+
+from .case import BUNDLES, Case
+from .check import Truth, draw, relative, truth_of, verdict
+from .figures import ratio, summary
+from .options import Options
+from .ours import OURS, Way, ways
+from .peers import Contestant, Work, work_of
+from .peers.contestant import Tensors
+from .store import Record, failure, head
+from .timing import Replay, captured, race
+from .work import flops
+
+__all__ = ["Cuda"]
+
+MAX_SETS = 12
+SAME_SIZE_COPY = "copy"
+PEER_SLACK = 5.0  # a peer may round more often than `plain` of the work does
+
+
+class Cuda:
+    """The GPU of this process; making one clocks the card up and measures its copy bandwidth."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch._dynamo.config.cache_size_limit = 1000
+        warnings.filterwarnings("ignore", module="torch")
+        self.copied = copy_bandwidth()
+        self.built: Mapping[str, Any] = _built()
+
+    def stamp(self) -> Record:
+        """Machine, date and versions of what takes part."""
+        found = {"torch": torch.__version__, "cupy": cupy.__version__}
+        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+        try:
+            import triton
+
+            found["triton"] = triton.__version__
+        except ImportError:
+            pass
+        return {"gpu": smi("name")["name"], "date": date.today().isoformat(), "versions": found}
+
+    def dead(self) -> bool:
+        """Whether the CUDA context of this process is beyond use."""
+        try:
+            torch.cuda.synchronize()
+            torch.ones(4, device="cuda").sum().item()
+        except Exception:
+            return True
+        return False
+
+    def clean(self) -> None:
+        """Give back what the last case held."""
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+    def measure(
+        self, case: Case, options: Options, until: float, give_up: Callable[[], Any]
+    ) -> Record:
+        """The record of a case; `until` is the end of the run in time.time()'s seconds."""
+        row = self.built.get(case.name, {})
+        if "error" in row or not case.folder.is_dir():
+            error = f"not built: {row.get('error', 'no bundle')}"
+            return failure(case, error) | {"not_run": "error" not in row}
+        program, work = Bundle.load(case.folder)[case.program], work_of(case)
+        sets = [draw(program, work, n) for n in range(_sets(program))]
+        truth = truth_of(work, sets[0])
+        able, wrong, error = _checked(program, work, sets[0], truth, give_up)
+        if OURS in wrong:
+            found = {"relative_error": error, "naive_error": max(truth.naive)}
+            return failure(case, f"wrong: {wrong[OURS]}") | found
+        replays = {w.name: captured(_launches(program, w, sets)) for w in able}
+        peers, skipped, errors = _peers(work, options, sets, truth, until)
+        replays |= peers
+        if work.copies:
+            replays[SAME_SIZE_COPY] = captured(_copies(program, len(sets)))
+        rounds = race(replays, options.rounds)
+        versions = dict(program.bundle.manifest.versions)
+        made = _Made(case, program, able, rounds, errors, replays)
+        return (
+            head(case)
+            | {"correct": True, "relative_error": error, "naive_error": max(truth.naive)}
+            | made.record(self.copied)
+            | {"skipped": skipped, "wrong_variants": wrong, "smi": smi(*STATE)}
+            | {"predicted_ms": row.get("predicted_ms"), "made_with": versions}
+        )
+
+
+def _built() -> Mapping[str, Any]:
+    path = BUNDLES / "built.json"
+    found: Mapping[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def _checked(
+    program: Any, work: Work, given: Tensors, truth: Truth, give_up: Callable[[], Any]
+) -> tuple[list[Way], dict[str, str], float]:
+    """The implementations that are right, what is wrong with the others, and our own error."""
+    able, wrong, own = [], {}, math.nan
+    for way in ways(program):
+        said, error = verdict(program, way, work, given, truth, give_up)
+        own = error if way.name == OURS else own
+        if said:
+            wrong[way.name] = said
+        else:
+            able.append(way)
+    return able, wrong, own
+
+
+def _launches(program: Any, way: Way, sets: Sequence[Tensors]) -> list[Callable[[], Any]]:
+    calls = [program.bind(s, choices=way.choices) for s in sets]
+    return [partial(_launch, call) for call in calls]
+
+
+def _launch(call: Any) -> None:
+    call.launch(torch.cuda.current_stream())
+
+
+def _sets(program: Any) -> int:
+    """How many sets of arrays pass three times the L2 cache together."""
+    cache = torch.cuda.get_device_properties(0).L2_cache_size
+    one = sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate")
+    return max(1, min(MAX_SETS, math.ceil(3 * cache / one)))
+
+
+def _peers(
+    work: Work, options: Options, sets: Sequence[Tensors], truth: Truth, until: float
+) -> tuple[dict[str, Replay], dict[str, str], dict[str, float]]:
+    """The peers that take part, why others do not, and the error of those that do."""
+    replays: dict[str, Replay] = {}
+    skipped: dict[str, str] = {}
+    errors: dict[str, float] = {}
+    for peer in work.contestants:
+        reason = options.excludes(peer, until - time.time())
+        if reason is None:
+            try:
+                replays[peer.name], errors[peer.name] = _peer(peer, work, sets, truth)
+            except Exception as error:  # a peer that fails must not hide the others
+                reason = f"{type(error).__name__}: {str(error).strip()[:160]}"
+                print(f"  {peer.name}: {reason}", file=sys.stderr, flush=True)
+        if reason is not None:
+            skipped[peer.name] = reason
+    return replays, skipped, errors
+
+
+def _peer(
+    peer: Contestant, work: Work, sets: Sequence[Tensors], truth: Truth
+) -> tuple[Replay, float]:
+    """A peer that computes the same thing. ValueError where its result is another."""
+    function = peer.make()
+    with torch.no_grad():
+        got = work.sample(function(sets[0]))
+        torch.cuda.synchronize()
+        error = max(relative(g, e) for g, e in zip(got, truth.exact, strict=True))
+        if not error <= PEER_SLACK * max(truth.naive) + 1e-4:
+            raise ValueError(f"its relative error is {error:.1e}")
+        return captured([partial(function, s) for s in sets]), error
+
+
+def _copies(program: Any, sets: int) -> list[Callable[[], Any]]:
+    """Copies that move as many bytes as the program must."""
+    pairs = [
+        torch.randint(0, 99, (2, _least(program) // 2), dtype=torch.uint8, device="cuda")
+        for _ in range(sets)
+    ]
+    return [partial(p[0].copy_, p[1]) for p in pairs]
+
+
+def _least(program: Any) -> int:
+    """Bytes that any implementation moves: each input read once, each output written once."""
+    return sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate")
+
+
+class _Made:
+    """The figures of one race."""
+
+    def __init__(
+        self, case: Case, program: Any, able: Sequence[Way], rounds: Mapping[str, list[float]],
+        errors: Mapping[str, float], replays: Mapping[str, Replay],
+    ) -> None:  # fmt: skip
+        self.case, self.program, self.able = case, program, {w.name: w for w in able}
+        self.rounds, self.errors, self.replays = rounds, errors, replays
+
+    def record(self, copied: float) -> Record:
+        rate = _least(self.program) / self.timed(OURS)["ms"] / 1e6
+        others = {n: self.beside(n) for n in self.rounds if n != OURS}
+        work = flops(self.case)
+        return {
+            "nautile": self.timed(OURS) | {"kernels": len(self.program.launches)},
+            "variants": {n: p for n, p in others.items() if n in self.able},
+            "peers": {n: p for n, p in others.items() if n in self.errors},
+            "same_size_copy": others.get(SAME_SIZE_COPY),
+            "tflops": work / self.timed(OURS)["ms"] / 1e9 if work else None,
+            "gb_per_s": rate,
+            "copy_gb_per_s": copied,
+            "of_copy": rate / copied,
+        }
+
+    def timed(self, name: str) -> Record:
+        found = summary(self.rounds[name]) | {"in_graph": self.replays[name].in_graph}
+        if name in self.able:
+            found["schedule"] = self.able[name].schedule
+        if name in self.errors:
+            found["relative_error"] = self.errors[name]
+        return found
+
+    def beside(self, name: str) -> Record:
+        return self.timed(name) | ratio(self.rounds[OURS], self.rounds[name])
