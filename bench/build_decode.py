@@ -24,7 +24,7 @@ from typing import Any
 from decode_cases import ABOUT, CHOSEN, Case, cases, tiled, variant
 
 from nautile import extract, lang
-from nautile.bundle import Entry, write_entries
+from nautile.bundle import Entry, variants_of, write_entries
 from nautile.errors import NautileError
 from nautile.extract import candidates
 from nautile.extract.chunks import Divided, divided
@@ -103,6 +103,7 @@ def _built(base: Optimization, name: str, plan: Plan) -> tuple[Entry, About]:
         outputs=tuple(o.buffer for o in result.program.outputs),
         intermediates=plan.intermediates,
         kernels=tuple((b.cuda, b.compiled) for b in result.built),
+        variants=tuple(variants_of(b, result.program) for b in result.built),
     )
     chunks = {str(a): n for k in plan.kernels for a, n in k.split.items()}
     tiles = [[{str(a): t for a, t in p.tiles.items()} for p in k.parts] for k in plan.kernels]

@@ -7,7 +7,7 @@ from typing import Any
 
 from nautile.errors import NautileError
 from nautile.extract.kernel import Kernel, Plan
-from nautile.stages import Optimization
+from nautile.stages import Implementation, Optimization
 from nautile.terms import Program
 
 __all__ = ["as_dict", "as_text", "failure", "kernel_dict", "quantity"]
@@ -25,7 +25,7 @@ def as_dict(result: Optimization) -> dict[str, Any]:
         "error": None,
         "saturation": _saturation(result),
         "baseline": dict(result.baseline),
-        "chosen": None if result.plan is None else plan_dict(result.plan),
+        "chosen": None if result.plan is None else _chosen(result, result.plan),
         "certificate": None if result.certificate is None else result.certificate.as_dict(),
         "timings": {k: round(v, 4) for k, v in result.timings.items()},
     }
@@ -47,6 +47,25 @@ def failure(program: Program | None, source: str, error: NautileError) -> dict[s
         "chosen": None,
         "certificate": None,
         "timings": {},
+    }
+
+
+def _chosen(result: Optimization, plan: Plan) -> dict[str, Any]:
+    """The plan, and for each kernel the ways to run it: the best first."""
+    chosen = plan_dict(plan)
+    for row, built in zip(chosen["kernels"], result.built, strict=False):
+        row["implementations"] = [implementation_dict(w) for w in built.implementations]
+    return chosen
+
+
+def implementation_dict(way: Implementation) -> dict[str, Any]:
+    """One way to run a kernel: what it needs, its schedule, and what it was compiled for."""
+    return {
+        "architecture": way.architecture,
+        "schedule": way.schedule,
+        "seconds": way.kernel.prediction.seconds,
+        "kernels": [s.cuda.name for s in way.steps],
+        "compiled": sorted({c.architecture for s in way.steps for c in s.compiled.values()}),
     }
 
 
@@ -110,7 +129,7 @@ def as_text(result: Optimization) -> str:
         f"  predicted  {quantity(b['seconds'], 's')} -> {quantity(d['seconds'], 's')}"
         f"  (bound {quantity(d['bound'], 's')}, gap {d['gap']:.2%})",
         *_saturation_lines(result),
-        *(line for k in result.plan.kernels for line in _kernel_lines(k)),
+        *(line for k, ways in _with_ways(result, result.plan) for line in _kernel_lines(k, ways)),
         *_certificate_lines(result),
     ]
     return "\n".join(lines)
@@ -125,7 +144,16 @@ def _saturation_lines(result: Optimization) -> Iterable[str]:
         )
 
 
-def _kernel_lines(kernel: Kernel) -> Iterable[str]:
+Ways = tuple[Implementation, ...]
+
+
+def _with_ways(result: Optimization, plan: Plan) -> Iterable[tuple[Kernel, Ways]]:
+    """Each kernel with its implementations; none before it was built."""
+    ways: list[Ways] = [b.implementations for b in result.built] or [()] * len(plan.kernels)
+    return zip(plan.kernels, ways, strict=True)
+
+
+def _kernel_lines(kernel: Kernel, ways: Ways) -> Iterable[str]:
     d, p = kernel_dict(kernel), kernel.prediction
     tile = " ".join(f"{a}={t}" for a, t in d["tile"].items())
     streams = f", streams {' '.join(d['streams'])}" if d["streams"] else ""
@@ -137,6 +165,8 @@ def _kernel_lines(kernel: Kernel) -> Iterable[str]:
         f"{quantity(p.tensor_flops, 'flop')} on tensor cores, {quantity(p.seconds, 's')}, "
         f"bound by {p.bound}"
     )
+    if len(ways) > 1:
+        yield from (f"    {'runs' if w is ways[0] else 'else'} {w.schedule}" for w in ways)
 
 
 def _certificate_lines(result: Optimization) -> Iterable[str]:

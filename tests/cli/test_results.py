@@ -23,6 +23,7 @@ ATTENTION = """def attention(Q: bf16[H,T,D], K: bf16[H,S,D], V: bf16[H,S,D], *,
 KERNEL = [
     "name", "outputs", "reads_bytes", "writes_bytes", "tensor_flops", "vector_flops",
     "special_ops", "tile", "streams", "rules", "seconds", "split",
+    "implementations",
 ]  # fmt: skip
 
 

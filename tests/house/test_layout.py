@@ -28,7 +28,8 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("extract",),
     ("codegen",),
     ("certificate",),
-    ("bundle", "runtime"),
+    ("bundle", "runtime", "built", "options"),
+    ("building",),
     ("stages", "report"),
     ("cli",),
 )

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
 import pytest
 
-from nautile import stages
-from nautile.errors import CompileError
-from nautile.stages import Built, Optimization, Options, optimize
+from nautile import building
+from nautile.building import Compiler
+from nautile.bundle import load_bundle, write_bundle
+from nautile.codegen import gate
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import TileProgram
+from nautile.errors import CompileError, LoweringError
+from nautile.stages import Built, Options, optimize
 from nautile.worker import Worker
 
 SOFTMAX = """def f(x: f32[N,C], *, N=4096, C=1024) -> f32[N,C]:
     y[n,c] = softmax[c](x[n,c])
     return y
+"""
+
+PAIR = """def f(x: bf16[N,C], u: bf16[C,C], v: bf16[C,C], *, N=64, C=128
+      ) -> tuple[bf16[N,C], bf16[N,C]]:
+    a[n,d] = sum[c](x[n,c] * u[c,d])
+    b[n,d] = sum[c](x[n,c] * v[c,d])
+    return a, b
 """
 
 
@@ -22,12 +38,13 @@ def test_a_refused_schedule_gives_way_to_the_next(
     assert first.plan is not None
     (refused,) = first.plan.kernels
 
-    def gate(result: Optimization, built: Built) -> Built:
+    def gate(built: Built, compiler: Compiler, wanted: tuple[str, ...]) -> Built:
         if built.kernel.parts == refused.parts:
             raise CompileError("spills", code="gate")
         return built
 
-    monkeypatch.setattr(stages, "_compile", gate)
+    monkeypatch.setattr(building, "_accepted", gate)
+    monkeypatch.setattr(Compiler, "ahead", lambda *_: None)
     second = optimize(SOFTMAX, Options(compile=True), worker=worker)
     assert second.plan is not None
     (taken,) = second.plan.kernels
@@ -38,13 +55,18 @@ def test_a_refused_schedule_gives_way_to_the_next(
     assert second.passed
 
 
+def _refuses(message: str, code: str) -> Callable[..., NoReturn]:
+    def compile(*_: object) -> NoReturn:
+        raise CompileError(message, code=code)
+
+    return compile
+
+
 def test_when_all_are_refused_the_first_refusal_is_told(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gate(result: Optimization, built: Built) -> Built:
-        raise CompileError("spills", code="gate")
-
-    monkeypatch.setattr(stages, "_compile", gate)
+    monkeypatch.setattr(Compiler, "compile", _refuses("spills", "gate"))
+    monkeypatch.setattr(Compiler, "ahead", lambda *_: None)
     with pytest.raises(CompileError, match="spills"):
         optimize(SOFTMAX, Options(compile=True), worker=worker)
 
@@ -52,9 +74,96 @@ def test_when_all_are_refused_the_first_refusal_is_told(
 def test_another_compiler_error_is_not_hidden(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(result: Optimization, built: Built) -> Built:
-        raise CompileError("line 3: expected a ;", code="compile")
-
-    monkeypatch.setattr(stages, "_compile", broken)
+    monkeypatch.setattr(Compiler, "compile", _refuses("line 3: expected a ;", "compile"))
+    monkeypatch.setattr(Compiler, "ahead", lambda *_: None)
     with pytest.raises(CompileError, match="expected a ;"):
         optimize(SOFTMAX, Options(compile=True), worker=worker)
+
+
+def _own(name: str, body: str = "y[blockIdx.x] = 1.0f;") -> CudaKernel:
+    text = f'extern "C" __global__ void {name}(const float* x, float* y) {{ {body} }}\n'
+    return CudaKernel(name, text, (4096, 1, 1), 32, 0, ("x", "y"), architecture="sm_90a")
+
+
+@pytest.fixture
+def emitted(monkeypatch: pytest.MonkeyPatch) -> list[CudaKernel]:
+    """What the emitter of sm_90a gives for every part, whatever it computes."""
+    kernels: list[CudaKernel] = []
+
+    def variants(program: TileProgram) -> list[CudaKernel]:
+        if not kernels:
+            raise LoweringError("not taken")
+        return list(kernels)
+
+    monkeypatch.setattr(building, "_variants", variants)
+    return kernels
+
+
+def test_an_implementation_of_its_own_comes_before_the_portable_one(
+    worker: Worker, emitted: list[CudaKernel], tmp_path: Path
+) -> None:
+    emitted.append(_own("own"))
+    options = Options(compile=True, architectures=("sm_80", "sm_90"))
+    result = optimize(SOFTMAX, options, worker=worker)
+    (built,) = result.built
+    own, portable = built.implementations
+    assert own.steps[0].compiled["sm_90"].architecture == "sm_90a"
+    assert list(portable.steps[0].compiled) == ["sm_80"]
+    assert "own" not in portable.steps[0].cuda.text
+    assert "    runs sm_90a, " in result.as_text()
+    assert "    else sm_80, " in result.as_text()
+    (row,) = result.as_dict()["chosen"]["kernels"]
+    assert [w["compiled"] for w in row["implementations"]] == [["sm_90a"], ["sm_80"]]
+    loaded = load_bundle(write_bundle(tmp_path / "b", result))
+    (launch,) = loaded.manifest.launches
+    assert [sorted(k.cubins) for k in launch.kernels] == [["sm_90a"], ["sm_80"]]
+    assert launch.name == portable.steps[0].cuda.name
+
+
+@pytest.mark.parametrize("target", ["a100", "rtx5090"])
+def test_other_targets_have_the_portable_one_alone(
+    worker: Worker, emitted: list[CudaKernel], target: str
+) -> None:
+    emitted.append(_own("own"))
+    (built,) = optimize(SOFTMAX, Options(target=target), worker=worker).built
+    assert [w.architecture for w in built.implementations] == ["sm_80"]
+
+
+def test_architectures_that_the_target_does_not_have(
+    worker: Worker, emitted: list[CudaKernel]
+) -> None:
+    emitted.append(_own("own"))
+    options = Options(compile=True, architectures=("sm_80", "sm_120"))
+    (built,) = optimize(SOFTMAX, options, worker=worker).built
+    assert [w.architecture for w in built.implementations] == ["sm_80"]
+    assert list(built.compiled) == ["sm_80", "sm_120"]
+
+
+def test_a_refused_variant_gives_way_to_the_next_and_then_to_the_portable_one(
+    worker: Worker, emitted: list[CudaKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(kernel: CudaKernel, *_: object) -> None:
+        if kernel.name.startswith("bad"):
+            raise CompileError("spills", code="gate")
+
+    monkeypatch.setattr(gate, "check", check)
+    emitted += [_own("bad"), _own("good")]
+    (built,) = optimize(SOFTMAX, Options(compile=True), worker=worker).built
+    assert [s.cuda.name for w in built.better for s in w.steps] == ["good"]
+    assert built.compiled == {}
+    emitted[:] = [_own("bad1"), _own("bad2")]
+    (built,) = optimize(SOFTMAX, Options(compile=True), worker=worker).built
+    assert built.better == ()
+    assert list(built.compiled) == ["sm_90"]
+
+
+def test_parts_of_one_launch_are_kernels_that_follow_one_another(
+    worker: Worker, emitted: list[CudaKernel]
+) -> None:
+    emitted.append(_own("own"))
+    result = optimize(PAIR, Options(compile=True), worker=worker)
+    (built,) = result.built
+    assert len(built.kernel.parts) == 2
+    assert [len(w.steps) for w in built.implementations] == [2, 1]
+    assert [len(w.tiles) for w in built.implementations] == [2, 2]
+    assert result.passed

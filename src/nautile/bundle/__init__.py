@@ -28,7 +28,14 @@ from nautile.bundle.manifest import (
 from nautile.bundle.read import Loaded, load_bundle
 
 if TYPE_CHECKING:
-    from nautile.bundle.write import Entry, Variant, entry_of, write_bundle, write_entries
+    from nautile.bundle.write import (
+        Entry,
+        Variant,
+        entry_of,
+        variants_of,
+        write_bundle,
+        write_entries,
+    )
 
 __all__ = [
     "Buffer",
@@ -43,6 +50,7 @@ __all__ = [
     "Variant",
     "entry_of",
     "load_bundle",
+    "variants_of",
     "write_bundle",
     "write_entries",
 ]

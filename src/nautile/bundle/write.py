@@ -34,7 +34,7 @@ from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
 from nautile.errors import BundleError
 
-__all__ = ["Entry", "Variant", "entry_of", "write_bundle", "write_entries"]
+__all__ = ["Entry", "Variant", "entry_of", "variants_of", "write_bundle", "write_entries"]
 
 CERTIFICATE = "certificate.json"
 
@@ -153,7 +153,7 @@ def entry_of(result: _Result) -> Entry:
         outputs=tuple(o.buffer for o in program.outputs),
         intermediates=tuple(plan.intermediates),
         kernels=tuple((_headed(b, program), b.compiled) for b in result.built),
-        variants=tuple(_variants(b, program) for b in result.built),
+        variants=tuple(variants_of(b, program) for b in result.built),
         certificate={} if result.certificate is None else result.certificate.as_dict(),
         expected=reference,
         kinds=reference["cases"][0]["kinds"],
@@ -161,7 +161,8 @@ def entry_of(result: _Result) -> Entry:
     )
 
 
-def _variants(built: _Built, program: terms.Program) -> tuple[Variant, ...]:
+def variants_of(built: _Built, program: terms.Program) -> tuple[Variant, ...]:
+    """Every way to do a built kernel's work, the best first, with headed sources."""
     return tuple(
         Variant(tuple((_headed(s, program), s.compiled) for s in way.steps), way.schedule)
         for way in built.implementations

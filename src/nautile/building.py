@@ -1,0 +1,261 @@
+"""A kernel of a plan to CUDA and machine code: for the target's own architecture, and portable.
+
+Where the target is a Hopper card, a kernel's parts are emitted for sm_90a (TMA, wgmma, warp roles)
+if they can be, each as a kernel of its own; the portable kernel is always made beside it. Whatever
+does not lower, or is refused by the compiler's gate (spills, too much shared memory), gives way to
+the next-best schedule of the same kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from importlib import import_module
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from nautile.built import Built, Implementation, Step
+from nautile.errors import CompileError, LoweringError
+from nautile.options import Options
+
+if TYPE_CHECKING:
+    from nautile.codegen.compile import Compiled
+    from nautile.codegen.source import CudaKernel
+    from nautile.codegen.tile import TileProgram
+    from nautile.extract.device import Device
+    from nautile.extract.kernel import Kernel
+
+__all__ = ["Compiler", "architectures", "build", "compile_built"]
+
+HOPPER = ("sm_90", "sm_90a")
+PORTABLE = "mma.sync"
+_TRIES = 6  # kernels of one architecture that are compiled before the portable one is taken
+
+
+def architectures(options: Options) -> tuple[str, ...]:
+    """What is compiled for: the architectures asked for, or else the target's own."""
+    from nautile.codegen.compile import architecture_of
+
+    return options.architectures or (architecture_of(options.target),)
+
+
+# ---- emission ------------------------------------------------------------------------------------
+
+
+def build(kernel: Kernel, options: Options) -> Built:
+    """The kernel on the first schedule whose tiles fit, with the best implementation for the
+    target's own architecture if there is one. Raises LoweringError where nothing covers it."""
+    own = next(ways(kernel, options), None)
+    if own is None:
+        return _portable(kernel, options)
+    return replace(_portable(kernel, options, ranked=True), better=(own,))
+
+
+def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
+    """Implementations for the target's own architecture, the best first; none where there is no
+    emitter for it, or where it takes no schedule of the kernel."""
+    from nautile.codegen.compile import architecture_of
+
+    if architecture_of(options.target) not in HOPPER:
+        return
+    for candidate in schedules(kernel, options, _device(options)):
+        try:
+            yield from _hopper(candidate, options)
+        except LoweringError:
+            continue
+
+
+def _hopper(kernel: Kernel, options: Options) -> Iterator[Implementation]:
+    """One schedule for sm_90a, in every variant of its kernels: a kernel for each part."""
+    tiles = _tiles(kernel, options)
+    rows = [_variants(program) for program in tiles]
+    for number in range(max(map(len, rows))):
+        made = zip(tiles, (row[min(number, len(row) - 1)] for row in rows), strict=True)
+        yield Implementation(kernel, tuple(Step((t,), cuda) for t, cuda in made))
+
+
+def _variants(program: TileProgram) -> list[CudaKernel]:
+    """Kernels of one tile program for sm_90a, the best first. Raises LoweringError for none."""
+    try:
+        emit = import_module("nautile.codegen.sm90.emit")
+    except ImportError:
+        raise LoweringError(f"{program.name}: no emitter for sm_90a") from None
+    several = getattr(emit, "emit_hopper_variants", None)
+    return list(islice(several(program), _TRIES)) if several else [emit.emit_hopper(program)]
+
+
+def _portable(kernel: Kernel, options: Options, *, ranked: bool = False) -> Built:
+    """The kernel for every architecture; without the tensor cores where no schedule of those that
+    could have them fits. With `ranked` its schedule was chosen for another path, so those that suit
+    this one come first."""
+    device = _portable_device(options)
+    found = list(schedules(kernel, options, device))
+    if ranked and device != _device(options):
+        found = [*found[1:], found[0]]
+    try:
+        return _first(found, _maker(options, fitting=True))
+    except LoweringError:
+        return _first(found, _maker(options))
+
+
+def _maker(options: Options, *, fitting: bool = False) -> Callable[[Kernel], Built]:
+    from nautile.codegen.emit import emit
+
+    def make(kernel: Kernel) -> Built:
+        tiles = _tiles(kernel, options)
+        return Built(kernel, tiles, emit(kernel, tiles, fitting=fitting))
+
+    return make
+
+
+def _tiles(kernel: Kernel, options: Options) -> tuple[TileProgram, ...]:
+    """Lowering under the numerics class: `exact` forbids rounding of operands."""
+    from nautile.codegen.lower import lower
+
+    rounding = options.numerics != "exact"
+    return tuple(lower(kernel, part, rounding=rounding) for part in kernel.parts)
+
+
+def _first(
+    candidates: Iterable[Kernel], make: Callable[[Kernel], Built], cause: Exception | None = None
+) -> Built:
+    """`make` of the first candidate for which it succeeds; else the last reason, or `cause`."""
+    for candidate in candidates:
+        try:
+            return make(candidate)
+        except (LoweringError, CompileError) as error:
+            if isinstance(error, CompileError) and error.code != "gate":
+                raise
+            cause = error
+    raise cause or LoweringError("the kernel has no schedule that lowers")
+
+
+def schedules(kernel: Kernel, options: Options, device: Device) -> Iterator[Kernel]:
+    """The kernel itself, then the same parts under their next-best common schedules."""
+    from nautile.extract.together import alternatives
+
+    yield kernel
+    for parts, prediction in alternatives(kernel, device, numerics=options.numerics):
+        if parts != kernel.parts:
+            yield replace(kernel, parts=parts, prediction=prediction)
+
+
+def _device(options: Options) -> Device:
+    from nautile import extract
+
+    return extract.device(options.target)
+
+
+def _portable_device(options: Options) -> Device:
+    """The target as code that runs on every card sees it."""
+    device = _device(options)
+    return device if device.path == PORTABLE else replace(device, path=PORTABLE)
+
+
+# ---- compilation ---------------------------------------------------------------------------------
+
+
+class Compiler:
+    """Compilations in threads (NVRTC releases the GIL), each done once."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._pool = ThreadPoolExecutor(threads or os.cpu_count() or 1)
+        self._jobs: dict[tuple[CudaKernel, str], Future[Compiled]] = {}
+
+    def __enter__(self) -> Compiler:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def ahead(self, cuda: CudaKernel, wanted: Iterable[str]) -> None:
+        """Start compiling what will be asked for."""
+        from nautile.codegen.compile import compile_kernel, compiler_version
+
+        if not self._jobs:
+            compiler_version()  # load the library once, before threads race to do it
+        for name in wanted:
+            if (cuda, name) not in self._jobs:
+                self._jobs[cuda, name] = self._pool.submit(compile_kernel, cuda, name)
+
+    def compile(self, cuda: CudaKernel, wanted: Iterable[str]) -> Mapping[str, Compiled]:
+        """The machine code for each architecture. CompileError for the first that fails."""
+        names = tuple(wanted)
+        self.ahead(cuda, names)
+        return {name: self._jobs[cuda, name].result() for name in names}
+
+
+def ahead(built: Built, options: Options, compiler: Compiler) -> None:
+    """Start compiling what `compile_built` will ask for first."""
+    own, others = _asked(options)
+    for way in built.better if own else ():
+        for step in way.steps:
+            compiler.ahead(step.cuda, own)
+    compiler.ahead(built.cuda, others if own and built.better else (*own, *others))
+
+
+def compile_built(built: Built, options: Options, compiler: Compiler) -> Built:
+    """`built` with machine code. Where an implementation for the target's own architecture passes
+    the gate, the portable one is compiled for the other architectures alone."""
+    own, others = _asked(options)
+    better = _accepted_ways(built, options, compiler, own) if own and built.better else ()
+    wanted = others if better else architectures(options)
+    portable = _compiled(replace(built, better=()), options, compiler, wanted) if wanted else built
+    return replace(portable, better=better)
+
+
+def _asked(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The architectures asked for that a Hopper kernel runs on, and the others."""
+    asked = architectures(options)
+    return tuple(a for a in asked if a in HOPPER), tuple(a for a in asked if a not in HOPPER)
+
+
+def _accepted_ways(
+    built: Built, options: Options, compiler: Compiler, wanted: tuple[str, ...]
+) -> tuple[Implementation, ...]:
+    """The first implementation for the target's own architecture that the gate accepts."""
+    others = islice(ways(built.better[0].kernel, options), len(built.better), _TRIES)
+    for way in chain(built.better, others):
+        try:
+            return (_with_code(way, compiler, wanted),)
+        except CompileError as error:
+            if error.code != "gate":
+                raise
+    return ()
+
+
+def _with_code(way: Implementation, compiler: Compiler, wanted: tuple[str, ...]) -> Implementation:
+    steps = (replace(s, compiled=compiler.compile(s.cuda, wanted)) for s in way.steps)
+    return replace(way, steps=tuple(steps))
+
+
+def _compiled(built: Built, options: Options, compiler: Compiler, wanted: tuple[str, ...]) -> Built:
+    """`built` with cubins, or other tiles of the same kernel if the gate refuses all its CUDA."""
+    try:
+        return _accepted(built, compiler, wanted)
+    except CompileError as error:
+        if error.code != "gate":
+            raise
+        make = _maker(options)
+        found = schedules(built.kernel, options, _portable_device(options))
+        next(found)  # the one that was refused
+        return _first(found, lambda kernel: _accepted(make(kernel), compiler, wanted), error)
+
+
+def _accepted(built: Built, compiler: Compiler, wanted: tuple[str, ...]) -> Built:
+    """With cubins: its CUDA or other CUDA for the same tiles, the first that the gate accepts for
+    every architecture; the first refusal is raised when it accepts none."""
+    from nautile.codegen.emit import alternatives
+
+    refusal: CompileError | None = None
+    for cuda in chain([built.cuda], alternatives(built.kernel, built.tiles)):
+        try:
+            return replace(built, cuda=cuda, compiled=compiler.compile(cuda, wanted))
+        except CompileError as error:
+            if error.code != "gate":
+                raise
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
