@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,15 +15,21 @@ from nautile.terms import Term
 
 __all__ = ["operand_operations", "operations", "padding", "products"]
 
+_ONCE: Mapping[Term, int] = MappingProxyType({})
 
-def operations(counting: Counting, times: Mapping[Term, int]) -> tuple[Vector, Vector]:
-    """(FMA-pipe, special-function) operations of everything besides contractions. A term that
-    `times` names is evaluated so many times over."""
+
+def operations(
+    counting: Counting,
+    times: Mapping[Term, int] = _ONCE,
+    cost: Callable[[Term], tuple[int, int]] = operation_cost,
+) -> tuple[Vector, Vector]:
+    """(FMA-pipe, special-function) operations of everything besides contractions, each at its
+    `cost`. A term that `times` names is evaluated so many times over."""
     vector, special = counting.one * 0, counting.one * 0
     for term in counting.body.inside:
         if term in counting.body.free or term in counting.body.contractions:
             continue
-        v, s = operation_cost(term)
+        v, s = cost(term)
         if v or s:
             often = counting.padded(walked(term), counting.body.running[term])
             often = often * counting.within(term) * times.get(term, 1)

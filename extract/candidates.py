@@ -21,6 +21,7 @@ from nautile.extract.chunks import Divided, best_split
 from nautile.extract.classes import Classes
 from nautile.extract.exact import Exact, relaxation
 from nautile.extract.kernel import Part, Prediction
+from nautile.extract.priced import Priced
 from nautile.extract.roofline import price
 from nautile.extract.selection import Column, Selection, prune
 from nautile.extract.split import Split
@@ -153,11 +154,12 @@ class Generator:
     def table(
         self, outputs: Outputs, splits: Sequence[Split] | None = None
     ) -> tuple[tuple[Part, Prediction], ...]:
-        """The best schedules of a part, remembered, as is its best split."""
+        """The best schedule of a part, then the best ones that may share a launch with others,
+        remembered, as is its best split."""
         if outputs not in self.tables:
             self.beam.count("priced")
             priced = price(outputs, self.classes.device, numerics=self.numerics)
-            self.tables[outputs] = priced.ranked(CHOICES)
+            self.tables[outputs] = _table(priced)
             division = best_split(outputs, priced, numerics=self.numerics, known=splits)
             self.divisions[outputs] = division
         return self.tables[outputs]
@@ -289,6 +291,12 @@ class Generator:
             return None
         group = (*a.groups[0], *b.groups[0])
         return self._candidate((group,), choice, a.needs | b.needs, _splits(a, b))
+
+
+def _table(priced: Priced) -> tuple[tuple[Part, Prediction], ...]:
+    """The best schedule, then the best of the portable path."""
+    best, portable = priced.ranked(1), priced.ranked(CHOICES, "portable")
+    return best + portable if best and best[0][0].path != "portable" else portable
 
 
 def _splits(*candidates: Candidate) -> list[Split]:

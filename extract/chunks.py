@@ -126,7 +126,7 @@ class _Names:
 def _ideal(whole: Priced) -> float:
     """What the work and the traffic of the thriftiest tilings take, each on an idle device, nothing
     read twice."""
-    d, rates = whole.device, max(whole.device.tensor[whole.device.path].values())
+    d, rates = whole.device, _rate(whole)
     fits = np.isfinite(whole.seconds)
     once = sum(b.size * DTYPES[b.dtype].bytes for b in {x.buffer for x in whole.body.loads})
     needs = (
@@ -136,6 +136,12 @@ def _ideal(whole: Priced) -> float:
         (whole.special_ops, d.special),
     )
     return max((float(n[fits].min()) / rate for n, rate in needs), default=0.0)
+
+
+def _rate(whole: Priced) -> float:
+    """flop/s of the tensor cores at best, along the paths that tilings take."""
+    path = "wgmma" if whole.wgmma.any() else whole.device.path
+    return max(whole.device.tensor[path].values())
 
 
 # ---- lengths -----------------------------------------------------------------------------------

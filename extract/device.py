@@ -22,7 +22,8 @@ class Device:
     `tensor` maps an instruction path ("mma.sync", "wgmma") to flop/s by operand type, and `path`
     is the one that the emitters use. `shared_bytes` a block may use, `registers` an SM has;
     `memory_sms` is how many SMs saturate the memory; `step_seconds` is what one trip of a
-    block's main loop costs besides its work."""
+    block's main loop costs besides its work. With `wgmma_tiles` schedules for the warpgroup path
+    are candidates, too."""
 
     name: str
     architecture: str
@@ -42,10 +43,15 @@ class Device:
     launch_seconds: float
     step_seconds: float
     memory_sms: int
+    wgmma_tiles: bool = False
 
     def tensor_rate(self, operand: str) -> float:
         """flop/s of the tensor cores on `operand` along the path in use; 0 where they lack it."""
-        return self.tensor[self.path].get(operand, 0.0)
+        return self.rate(operand, self.path)
+
+    def rate(self, operand: str, path: str) -> float:
+        """flop/s of the tensor cores on `operand` along a path; 0 where they lack it."""
+        return self.tensor.get(path, {}).get(operand, 0.0)
 
 
 def device_names() -> tuple[str, ...]:

@@ -79,7 +79,9 @@ def _schedule(draft: _Draft, device: Device, numerics: str) -> Schedule | None:
     if len(draft.groups) == 1:
         best = schedules(draft.groups[0], device, 1, numerics=numerics)
         return ((best[0][0],), best[0][1]) if best else None
-    tables = [schedules(g, device, CHOICES, numerics=numerics) for g in draft.groups]
+    tables = [
+        schedules(g, device, CHOICES, numerics=numerics, path="portable") for g in draft.groups
+    ]
     return combined(tables, device) if all(tables) else None
 
 

@@ -3,7 +3,7 @@
 ```
 Plan   ::= kernels in launch order, bound, gap, runners-up
 Kernel ::= name, parts, prediction, split     one launch
-Part   ::= outputs, tiles, streams            one grid; several parts share a launch side by side
+Part   ::= outputs, tiles, streams, path      one grid; several parts share a launch side by side
 ```
 
 A part computes its outputs' terms. Buffers that the terms load are inputs of the program or outputs
@@ -46,11 +46,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Outputs computed by one grid of blocks, and the tile of each axis."""
+    """Outputs computed by one grid of blocks, and the tile of each axis. `path` tells what the
+    tiles are meant for: "wgmma" (TMA, warp roles) or "portable" (everything else)."""
 
     outputs: tuple[Output, ...]
     tiles: Mapping[Axis, int]
     streams: tuple[Axis, ...] = ()
+    path: str = "portable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ class Kernel:
     @property
     def outputs(self) -> tuple[Output, ...]:
         return tuple(o for p in self.parts for o in p.outputs)
+
+    @property
+    def path(self) -> str:
+        """What the tiles are meant for: "wgmma" or "portable"."""
+        return self.parts[0].path
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from nautile.extract.body import Body
 from nautile.extract.device import Device
@@ -21,7 +22,8 @@ RESOURCES = ("dram", "l2", "tensor", "fp32", "special")
 
 @dataclass(slots=True)
 class Priced:
-    """The tilings of a body with their predicted seconds (inf where they do not fit)."""
+    """The tilings of a body with their predicted seconds (inf where they do not fit). `wgmma` tells
+    which are of the warpgroup path; none, where it is empty."""
 
     body: Body
     device: Device
@@ -36,15 +38,44 @@ class Priced:
     shared: Vector
     registers: Vector
     blocks: Vector
+    wgmma: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def best(self) -> float:
         """Seconds of the fastest tiling that fits, inf where none does."""
         return float(self.seconds.min()) if len(self.seconds) else float("inf")
 
-    def ranked(self, limit: int) -> tuple[tuple[Part, Prediction], ...]:
-        """The fastest tilings, best first."""
-        order = np.argsort(self.seconds, kind="stable")[:limit]
-        return tuple(self._schedule(int(k)) for k in order if np.isfinite(self.seconds[k]))
+    def ranked(self, limit: int, path: str | None = None) -> tuple[tuple[Part, Prediction], ...]:
+        """The fastest tilings, best first: of all, or of one path."""
+        order = np.argsort(self.seconds, kind="stable")
+        if path is not None:
+            order = order[[self._path(int(k)) == path for k in order]]
+        return tuple(self._schedule(int(k)) for k in order[:limit] if np.isfinite(self.seconds[k]))
+
+    def joined(self, other: Priced) -> Priced:
+        """These tilings and those of another path."""
+
+        def both(a: Vector, b: Vector) -> Vector:
+            return np.concatenate([a, b])
+
+        return Priced(
+            self.body,
+            self.device,
+            {axis: both(size, other.tiles[axis]) for axis, size in self.tiles.items()},
+            both(self.seconds, other.seconds),
+            {name: both(self.demand[name], other.demand[name]) for name in self.demand},
+            both(self.reads, other.reads),
+            self.writes,
+            both(self.tensor_flops, other.tensor_flops),
+            both(self.vector_flops, other.vector_flops),
+            both(self.special_ops, other.special_ops),
+            both(self.shared, other.shared),
+            both(self.registers, other.registers),
+            both(self.blocks, other.blocks),
+            np.concatenate([np.zeros(len(self.seconds), dtype=bool), other.wgmma]),
+        )
+
+    def _path(self, k: int) -> str:
+        return "wgmma" if len(self.wgmma) and self.wgmma[k] else "portable"
 
     def _schedule(self, k: int) -> tuple[Part, Prediction]:
         tiles = {axis: int(size[k]) for axis, size in self.tiles.items()}
@@ -64,4 +95,4 @@ class Priced:
             blocks=int(self.blocks[k]),
             shares=shares,
         )
-        return Part(self.body.outputs, tiles, streams), prediction
+        return Part(self.body.outputs, tiles, streams, self._path(k)), prediction

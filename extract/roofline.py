@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from nautile.extract.body import analyse
 from nautile.extract.device import Device
+from nautile.extract.hopper import warpgroups
+from nautile.extract.hopper_time import price_warpgroups
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.portable import GENERAL, price_portable
 from nautile.extract.priced import Priced
@@ -20,10 +22,16 @@ __all__ = ["GENERAL", "Priced", "price", "schedules"]
 
 
 def schedules(
-    outputs: tuple[Output, ...], device: Device, limit: int = 8, *, numerics: str = "real"
+    outputs: tuple[Output, ...],
+    device: Device,
+    limit: int = 8,
+    *,
+    numerics: str = "real",
+    path: str | None = None,
 ) -> tuple[tuple[Part, Prediction], ...]:
-    """Alternative schedules of one part, best first; empty when no tiling fits the device."""
-    return price(outputs, device, numerics=numerics).ranked(limit)
+    """Alternative schedules of one part, best first, of all paths or of one ("portable", "wgmma");
+    empty when no tiling fits the device."""
+    return price(outputs, device, numerics=numerics).ranked(limit, path)
 
 
 def price(
@@ -31,4 +39,9 @@ def price(
 ) -> Priced:
     """Price every tiling of the part that computes `outputs` (at most about `limit`)."""
     body = analyse(outputs, numerics=numerics)
-    return price_portable(body, device, tilings(body, limit))
+    found = price_portable(body, device, tilings(body, limit))
+    own = warpgroups(body) if device.wgmma_tiles else None
+    if own is None:
+        return found
+    other = price_warpgroups(body, device, own)
+    return found.joined(other) if len(found.seconds) else other

@@ -12,7 +12,7 @@ and form its rows in shared memory (`norms`), which then hold the whole depth.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from nautile.extract.footprint import Vector
 from nautile.extract.norms import norm
 from nautile.terms import Axis, Online, Reduce, Term
 
-__all__ = ["PORTABLE_SHARED", "depth_folds", "is_chain", "tensor_shapes"]
+__all__ = ["PORTABLE_SHARED", "depth_folds", "is_chain", "row_choices", "tensor_shapes"]
 
 PORTABLE_SHARED = 101_376  # bytes of shared memory a block: runs on every card from sm_80 on
 ACCUMULATORS = 128 * 32 * 8  # a thread's 128, in eight warps
@@ -132,7 +132,13 @@ def _made(root: Term, contractions: Collection[Term]) -> bool:
 def _row_axis(
     tensor: list[Contraction], folds: list[Term], tiles: Mapping[Axis, Vector]
 ) -> Axis | None:
-    """The axis that every contraction has on one side alone, on the computed side if one is, and
+    """Of the axes that may be a block's rows the one with the largest tiles."""
+    found = [a for a in row_choices(tensor, folds) if a in tiles]
+    return max(found, key=lambda a: (float(tiles[a].max()), a), default=None)
+
+
+def row_choices(tensor: Sequence[Contraction], folds: Sequence[Term]) -> list[Axis]:
+    """The axes that every contraction has on one side alone, on the computed side if one is, and
     every fold along a depth has."""
     choices: frozenset[Axis] | None = None
     for c in tensor:
@@ -144,8 +150,7 @@ def _row_axis(
     for root in folds:
         choices = (choices or frozenset()) & root.free
     folded = {c.root.axis for c in tensor if isinstance(c.root, (Reduce, Online))}
-    found = sorted(a for a in choices or () if a in tiles and a not in folded)
-    return max(found, key=lambda a: (float(tiles[a].max()), a), default=None)
+    return sorted(a for a in choices or () if a not in folded)
 
 
 def _product(axes: frozenset[Axis], tiles: Mapping[Axis, Vector], one: Vector) -> Vector:

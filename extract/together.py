@@ -48,20 +48,32 @@ Table = Sequence[tuple[Part, Prediction]]
 
 
 def alternatives(
-    kernel: Kernel, device: Device, limit: int = 8, *, numerics: str = "real"
+    kernel: Kernel,
+    device: Device,
+    limit: int = 8,
+    *,
+    numerics: str = "real",
+    path: str | None = None,
 ) -> tuple[tuple[tuple[Part, ...], Prediction], ...]:
-    """Schedules of a kernel's parts that can share its launch, best first, `limit` at most."""
-    from nautile.extract.roofline import schedules
+    """Schedules of a kernel's parts that can share its launch, best first, `limit` at most: those
+    of one path, or the best of any, and after them the best portable ones."""
+    from nautile.extract.roofline import price
 
     if len(kernel.parts) == 1:
-        found = schedules(kernel.parts[0].outputs, device, limit, numerics=numerics)
+        priced = price(kernel.parts[0].outputs, device, numerics=numerics)
+        found = priced.ranked(limit, path)
+        if path is None:
+            found += tuple(s for s in priced.ranked(limit, "portable") if s not in found)
         return tuple(((part,), prediction) for part, prediction in found)
-    tables = [schedules(p.outputs, device, 8 * limit, numerics=numerics) for p in kernel.parts]
-    return tuple(_common(tables, device)[:limit])
+    if path not in (None, "portable"):
+        return ()  # parts side by side are portable
+    own = [price(p.outputs, device, numerics=numerics) for p in kernel.parts]
+    return tuple(_common([p.ranked(8 * limit, "portable") for p in own], device)[:limit])
 
 
 def combined(tables: Sequence[Table], device: Device) -> tuple[tuple[Part, ...], Prediction] | None:
-    """The best common tiling of several parts, one table of schedules a part."""
+    """The best common tiling of several parts, one table of schedules a part, of the portable path
+    alone: other kernels have no blocks to share."""
     return next(iter(_common(tables, device)), None)
 
 
@@ -79,6 +91,8 @@ def _common(tables: Sequence[Table], device: Device) -> list[tuple[tuple[Part, .
 def _by_shape(table: Table) -> Mapping[tuple[int, ...], tuple[Part, Prediction]]:
     shapes: dict[tuple[int, ...], tuple[Part, Prediction]] = {}
     for part, prediction in table:
+        if part.path != "portable":
+            continue
         shape = tuple(sorted(t for t in part.tiles.values() if t > 1))
         shapes.setdefault((*shape, -len(part.streams)), (part, prediction))
     return shapes

@@ -1,0 +1,307 @@
+"""Which bodies and tiles the warpgroup path takes (sm_90a: TMA, wgmma, warp roles).
+
+One row axis, on one side of every contraction, is divided among consumer warpgroups: 64 rows each,
+or 128 (two fragments). Operands are tiles of tensors as they lie in memory, brought by the copy
+engine; the row side of a contraction may also be computed from what another one made, in registers
+(a chain). Then:
+
+- tiles: rows 128 (two warpgroups of 64), 192 (three) or 256 (two of 128); columns multiples of 8,
+  at most 256; a step of a depth that is streamed is 128 bytes of operand; a depth inside a stream
+  is whole, and at most 256;
+- registers: f32 accumulators and packed operands of a thread, at most 204 with two warpgroups and
+  132 with three;
+- shared memory: what stays, two slots or more of what is streamed, and 16 KiB a warpgroup through
+  which results are stored;
+- operands: bf16 and f16 as they lie; tf32 and fp8 with the depth contiguous. One of a tile's two
+  axes is contiguous, coordinates move with both position by position, rows are multiples of 16
+  bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nautile.dtypes import DTYPES
+from nautile.extract.body import Body, monoid_of
+from nautile.extract.contractions import Contraction, reduces
+from nautile.extract.device import Device
+from nautile.extract.footprint import Vector, affine, product
+from nautile.extract.norms import norm
+from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
+from nautile.terms import Axis, Load, Online, Reduce, Term, walk
+
+__all__ = ["STAGES", "Budget", "Warpgroups", "budget", "warpgroup_tilings", "warpgroups"]
+
+ROWS = {128: 2, 192: 3, 256: 2}  # rows of a block: its consumer warpgroups
+COLUMNS = (32, 64, 96, 128, 160, 192, 224, 256)
+STREAM = (64, 96, 128, 160, 192, 224, 256)
+WIDEST = 256  # columns of one product, and positions of a depth that stays
+PANEL = 128  # bytes of a swizzled row, and of a step of a depth
+REGISTERS = {2: 204, 3: 132}  # of a thread, for accumulators and packed operands
+STAGING = 16_384  # bytes a warpgroup through which results are stored
+SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
+STAGES = 4  # slots of a ring, at most
+FEWEST = 64  # rows below which the path is not worth its fragments
+WIDTHS = {"bf16": 2, "f16": 2, "tf32": 4, "f8e4m3": 1, "f8e5m2": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Warpgroups:
+    """How the path sees a body: the row axis that warpgroups divide; for each contraction, the axis
+    of its columns' tile; the axis that is streamed past a chain's rows (None without a chain); the
+    depths that are walked, and in which steps."""
+
+    row: Axis
+    columns: Mapping[Term, Axis | None]
+    stream: Axis | None
+    steps: Mapping[Axis, int]
+
+    @property
+    def chain(self) -> bool:
+        """Whether one contraction takes another's result, or something folds its columns."""
+        return self.stream is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a block of each tiling takes: consumer warpgroups, registers of a thread for
+    accumulators and packed operands, slots of the rings, bytes of a slot and of shared memory, and
+    whether all that fits."""
+
+    consumers: Vector
+    registers: Vector
+    stages: Vector
+    slot: Vector
+    shared: Vector
+    fits: npt.NDArray[np.bool_]
+
+
+def warpgroups(body: Body) -> Warpgroups | None:
+    """How the path takes the body, or None where it does not."""
+    tensor = [c for c in body.contractions.values() if c.root not in body.free]
+    if not tensor or not all(c.operand in WIDTHS for c in tensor):
+        return None
+    if norm(body) or depth_folds(body) or not _columns_folded(body):
+        return None
+    row = _row(body, tensor)
+    if row is None or row.extent < FEWEST or not all(row in o.axes for o in body.outputs):
+        return None
+    columns = {c.root: _wide(body, _across(c, row)) for c in tensor}
+    walks = _chain(body, tensor) if is_chain(body) else _product(tensor)
+    if walks is None:
+        return None
+    found = Warpgroups(row, columns, *walks)
+    return found if all(_takes(c, found) for c in tensor) else None
+
+
+# ---- structure ---------------------------------------------------------------------------------
+
+
+def _columns_folded(body: Body) -> bool:
+    """Whether every reduction besides contractions folds the columns of one."""
+    known = {*body.contractions, *body.free}
+    columns = frozenset[Axis]().union(*(c.rows | c.columns for c in body.contractions.values()))
+    others = [r for r in body.stage if r not in known]
+    return all(_folds(r, columns) for r in others)
+
+
+def _folds(root: Term, columns: frozenset[Axis]) -> bool:
+    assert isinstance(root, (Reduce, Online))
+    moved = isinstance(root, Online) and root.offset is not None
+    return monoid_of(root) in DEPTH_FOLDS and root.axis in columns and not moved
+
+
+def _row(body: Body, tensor: list[Contraction]) -> Axis | None:
+    """The rows: not the axis along which results lie side by side, where there is another."""
+    last = {o.axes[-1] for o in body.outputs if o.axes}
+    found = [a for a in row_choices(tensor, []) if a in body.grid]
+    return max(found, key=lambda a: (a not in last, a.extent, a), default=None)
+
+
+def _across(c: Contraction, row: Axis) -> frozenset[Axis]:
+    """The axes of the side that has not the rows."""
+    return c.columns if row in c.rows else c.rows
+
+
+def _wide(body: Body, side: frozenset[Axis]) -> Axis | None:
+    """Of the axes of one side, the one that is tiled: a reduced one, or the innermost of 16
+    positions or more, or the longest."""
+    folded = sorted(side & set(body.reduced))
+    if folded:
+        return folded[0] if len(folded) == 1 else None
+    grid = [a for a in body.grid if a in side]
+    if not grid:
+        return None
+    long = [a for a in grid if a.extent >= 16] or [max(grid, key=lambda a: a.extent)]
+    return long[-1]
+
+
+Walks = tuple[Axis | None, Mapping[Axis, int]]
+
+
+def _product(tensor: list[Contraction]) -> Walks | None:
+    """Contractions over the same axes: the longest in steps of a panel, the others one by one."""
+    axes = set(tensor[0].axes)
+    if any(set(c.axes) != axes for c in tensor):
+        return None
+    longest = max(axes, key=lambda a: (a.extent, a))
+    step = PANEL // max(WIDTHS[c.operand] for c in tensor)
+    return None, {a: step if a == longest else 1 for a in axes}
+
+
+def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:
+    """One streamed axis, along which results are contracted or folded; the other depths whole."""
+    late = {c.root for c in tensor if any(reduces(t) for parts, _ in c.sides for t in parts)}
+    late |= {r for r in body.stage if r not in body.contractions and r not in body.free}
+    streamed = {r.axis for r in late if isinstance(r, (Reduce, Online))}
+    passes = [k for axis, k in body.passes if axis in streamed]
+    inner = [a for c in tensor if c.root not in late for a in c.axes]
+    if len(streamed) != 1 or any(a.extent > WIDEST or a in streamed for a in inner):
+        return None
+    (stream,) = streamed
+    if any(c.axes != (stream,) for c in tensor if c.root in late):
+        return None
+    return (stream, {}) if len(passes) == 1 or stream.extent <= WIDEST else None
+
+
+def _takes(c: Contraction, own: Warpgroups) -> bool:
+    """Whether every operand is a tile as it lies, or for the rows one of registers."""
+    across = own.columns[c.root]
+    if across is None:
+        return False
+    deep = {a for a in c.axes if own.chain or own.steps[a] > 1}
+    for parts, free in c.sides:
+        tiled = deep | {own.row if own.row in free else across}
+        if any(reduces(t) for t in parts):
+            if own.row not in free or not own.chain:
+                return False
+        elif len(parts) > 1 or not _lies(parts[0], tiled, deep, c.operand):
+            return False
+    return True
+
+
+def _lies(term: Term, tiled: set[Axis], deep: set[Axis], operand: str) -> bool:
+    """Whether the copy engine brings the operand's tile."""
+    if not isinstance(term, Load) or term.buffer.dtype != operand or not term.coordinates:
+        return False
+    if any(isinstance(t, Load) for t in walk(*term.coordinates)):
+        return False
+    inner = term.coordinates[-1].free & tiled
+    if len(inner) != 1 or (WIDTHS[operand] != 2 and not inner <= deep):
+        return False
+    if term.buffer.shape[-1] * DTYPES[operand].bytes % 16:
+        return False
+    moving = [c for c in term.coordinates if c.free & tiled]
+    return all(_moves(c, tiled) for c in moving) and len(moving) == len(tiled)
+
+
+def _moves(coordinate: Term, tiled: set[Axis]) -> bool:
+    """Whether the coordinate moves with one of the axes, position by position."""
+    form = affine(coordinate)
+    own = coordinate.free & tiled
+    return form is not None and len(own) == 1 and form.coefficients.get(next(iter(own))) == 1
+
+
+# ---- tiles -------------------------------------------------------------------------------------
+
+
+def warpgroup_tilings(body: Body, own: Warpgroups) -> dict[Axis, Vector]:
+    """Every combination of tiles of the path whose accumulators fit the registers."""
+    options = {axis: _options(body, own, axis) for axis in body.axes}
+    index = np.indices([len(o) for o in options.values()]).reshape(len(options), -1)
+    tiles: dict[Axis, Vector] = {
+        axis: np.array(sizes, dtype=float)[index[k]]
+        for k, (axis, sizes) in enumerate(options.items())
+    }
+    keep = _registers(body, own, tiles) <= _most(_consumers(own, tiles))
+    return {axis: size[keep] for axis, size in tiles.items()}
+
+
+def _options(body: Body, own: Warpgroups, axis: Axis) -> list[int]:
+    if axis == own.row:
+        return [r for r in ROWS if r < axis.extent + FEWEST] or [min(ROWS)]
+    if axis == own.stream:
+        return _sizes(axis, STREAM, 16)
+    if axis in own.steps:
+        return [min(own.steps[axis], _whole(axis, 16))]
+    if axis in body.reduced:
+        return [_whole(axis, 16)]
+    if axis not in own.columns.values():
+        return [1]
+    if own.chain and axis.extent <= WIDEST:
+        return [_whole(axis, 8)]
+    return _sizes(axis, COLUMNS, 8)
+
+
+def _sizes(axis: Axis, sizes: tuple[int, ...], unit: int) -> list[int]:
+    found = [s for s in sizes if s < axis.extent]
+    return found + ([_whole(axis, unit)] if axis.extent <= sizes[-1] else [])
+
+
+def _whole(axis: Axis, unit: int) -> int:
+    return -(-axis.extent // unit) * unit
+
+
+# ---- what a block takes ------------------------------------------------------------------------
+
+
+def budget(body: Body, own: Warpgroups, device: Device, tiles: Mapping[Axis, Vector]) -> Budget:
+    """Registers and shared memory of each tiling."""
+    consumers, registers = _consumers(own, tiles), _registers(body, own, tiles)
+    slot, stay = _bytes(body, own, tiles)
+    room = device.shared_bytes - SYSTEM - stay - consumers * STAGING
+    stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES)
+    fits = (registers <= _most(consumers)) & (stages >= 2)
+    shared = SYSTEM + stay + consumers * STAGING + stages * slot
+    return Budget(consumers, registers, stages, slot, shared, fits)
+
+
+def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
+    rows = tiles[own.row]
+    return np.select([rows == r for r in ROWS], list(ROWS.values()), 2).astype(float)
+
+
+def _most(consumers: Vector) -> Vector:
+    return np.where(consumers > 2, REGISTERS[3], REGISTERS[2])
+
+
+def _registers(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
+    one = np.ones(len(tiles[own.row]))
+    widths, packed = 0 * one, 0 * one
+    for c in body.contractions.values():
+        if c.root in body.free:
+            continue
+        widths = widths + np.ceil(product(_across(c, own.row), tiles, one) / 8) * 8
+        if any(reduces(t) for parts, _ in c.sides for t in parts):
+            packed = packed + product(c.axes, tiles, one) * WIDTHS[c.operand] / 2
+    fragments = tiles[own.row] / (64 * _consumers(own, tiles))
+    total: Vector = fragments * (widths / 2 + packed / 4)
+    return total
+
+
+def _bytes(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> tuple[Vector, Vector]:
+    """Shared memory of one slot of all that is streamed, and of what stays for a tile."""
+    one = np.ones(len(tiles[own.row]))
+    slot, stay = 0 * one, 0 * one
+    walked = {own.stream, *own.steps}
+    operands = {
+        t: c.operand
+        for c in body.contractions.values()
+        for parts, _ in c.sides
+        for t in parts
+        if isinstance(t, Load) and len(parts) == 1
+    }
+    for load, operand in operands.items():
+        width = WIDTHS.get(operand, 2)
+        inner = product(load.coordinates[-1].free, tiles, one)
+        outer = product(load.free, tiles, one) / inner
+        held = np.ceil(inner * width / PANEL) * PANEL * outer
+        if load.free & walked:
+            slot = slot + held
+        else:
+            stay = stay + held
+    return slot, stay

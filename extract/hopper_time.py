@@ -1,0 +1,188 @@
+"""The predicted time on the warpgroup path (sm_90a): persistent blocks, one a multiprocessor.
+
+A block takes output tiles one after another. Of a tile,
+
+- a product's main loop is bound by the tensor cores, at the share of their rate at which a step's
+  operands arrive; what is computed of the accumulators and stored follows it, unless two warpgroups
+  take tiles in turn, so that one computes while the other multiplies;
+- a chain's steps are bound by the tensor cores or by the pointwise work, whichever is longer, and
+  take a part of the other (the next step's products run under this one's pointwise work); the first
+  step and the last product overlap with nothing.
+
+Tiles that do not divide by the multiprocessors leave some idle in the last round; where masks make
+tiles of unlike length, blocks take them heavy ones first, and even out. Constants are fitted to
+hand-written kernels on an H200 (bench/README): 4096^3 in 0.172 ms, attention of width 128 at 483 to
+690 TFLOP/s from 512 to 16k keys.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nautile.dtypes import DTYPES
+from nautile.extract.arithmetic import operations, padding, products
+from nautile.extract.body import Body
+from nautile.extract.counting import Counting
+from nautile.extract.device import Device
+from nautile.extract.footprint import Vector, product
+from nautile.extract.hopper import REGISTERS, Warpgroups, budget, warpgroup_tilings
+from nautile.extract.masks import conjuncts
+from nautile.extract.priced import Priced
+from nautile.extract.traffic import Traffic, moved
+from nautile.extract.work import operation_cost
+from nautile.terms import Apply, Axis, Const, Online, Term
+
+__all__ = ["price_warpgroups"]
+
+REUSE = 85  # rows * columns / (rows + columns) of a tile at which operands come fast enough
+IN_TURN = 66  # the same where two warpgroups take tiles in turn: one's stalls are the other's time
+HIDDEN = 0.3  # share of the shorter of a step's tensor and pointwise work that nothing hides
+STEP = 0.03e-6  # seconds of a chain's step: its barriers
+TILE = 1.6e-6  # seconds of a chain's tile: its rows arrive, its first scores, its last store
+RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
+STORE = 0.3e-6  # seconds of a product's tile besides its main loop
+STORED = 2.2e11  # bytes a second that one multiprocessor stores through shared memory
+FILL = 1.2e-6  # seconds until the first operands are there
+TMA_L2 = 1.25  # times the second-level cache's bandwidth that copies of whole tiles reach
+LATENCY = 1.1e-6  # seconds from a request to device memory to its answer, under load
+ENGINES = 40  # multiprocessors whose copy engines saturate the memory
+EXPOSED = 0.05  # share of the shorter of memory's and the main loop's time that shows
+HEAVIEST = 2.0  # times the average tile that masks leave, at most
+
+# where results have few digits: (FMA-pipe, special-function) instructions of one operation
+_FAST = {"tanh": (0, 1), "sigmoid": (2, 1), "div": (1, 1), "exp": (0, 1), "exp2": (0, 1)}
+_FAST |= {"log": (1, 1), "log2": (0, 1)}
+
+
+def price_warpgroups(body: Body, device: Device, own: Warpgroups) -> Priced:
+    """All tilings of a body on the warpgroup path, inf where they do not fit."""
+    return _Pricing(body, device, own, warpgroup_tilings(body, own)).run()
+
+
+class _Pricing:
+    def __init__(
+        self, body: Body, device: Device, own: Warpgroups, tiles: dict[Axis, Vector]
+    ) -> None:
+        self.body, self.device, self.own, self.tiles = body, device, own, tiles
+        self.counting = Counting(body, tiles)
+        self.one, self.busy = self.counting.one, self.counting.busy
+        self.budget = budget(body, own, device, tiles)
+
+    def run(self) -> Priced:
+        n, d, b = self.counting, self.device, self.budget
+        narrow = all(DTYPES[o.buffer.dtype].digits <= 11 for o in self.body.outputs)
+        vector, special = operations(n, cost=_fast if narrow else operation_cost)
+        vector = vector + self._repaired()
+        flops, tensor = self.one * 0, self.one * 0
+        for c in self.body.contractions.values():
+            work = products(n, c)
+            flops = flops + work
+            tensor = tensor + work * padding(n, c, 64, 8, 16) / d.rate(c.operand, "wgmma")
+        traffic = moved(n, d, self.one * d.sms)
+        seconds, demand = self._time(tensor, vector, special, traffic)
+        registers = 128 * ((b.consumers + 1) * 24 + b.consumers * b.registers)
+        return Priced(
+            self.body, d, self.tiles, seconds, demand, traffic.reads, traffic.writes, flops,
+            vector, special, b.shared, registers, n.blocks, np.ones(len(seconds), dtype=bool),
+        )  # fmt: skip
+
+    def _time(
+        self, tensor: Vector, vector: Vector, special: Vector, traffic: Traffic
+    ) -> tuple[Vector, dict[str, Vector]]:
+        d = self.device
+        share = d.sms / self.busy  # all tiles on the device -> one tile on one of them
+        multiply, fma = tensor * share, 2 * vector / d.fp32 * share
+        functions = special / d.special * share
+        time = self._chain if self.own.chain else self._product
+        tile = time(multiply, fma + functions)
+        rounds = self._rounds()
+        reach = np.minimum(self._reach(), 1)
+        dram = ((traffic.reads + traffic.writes) / d.memory_bandwidth + traffic.ragged) / reach
+        l2 = (traffic.l2 + traffic.writes) / d.l2_bandwidth / TMA_L2
+        demand = {
+            "dram": dram,
+            "l2": l2,
+            "tensor": multiply * rounds,
+            "fp32": fma * rounds,
+            "special": functions * rounds,
+        }
+        most = np.maximum(rounds * tile + FILL, np.maximum(dram, l2))
+        seconds = most + EXPOSED * np.minimum(dram, rounds * tile) + d.launch_seconds
+        return np.where(self.budget.fits, seconds, np.inf), demand
+
+    def _repaired(self) -> Vector:
+        """Multiplications that bring carried accumulators to the step's running values."""
+        n, total = self.counting, self.one * 0
+        for root in self.body.contractions:
+            if isinstance(root, Online):
+                total = total + n.padded(root.free) * n.count[root.axis] * n.within(root)
+        return total
+
+    def _product(self, multiply: Vector, compute: Vector) -> Vector:
+        """Seconds of one tile: both warpgroups share it, or take tiles in turn."""
+        stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
+        after = compute + STORE + stored / self.counting.blocks / STORED
+        together = multiply / self._supply(REUSE) + after
+        alone = multiply / self._supply(IN_TURN)
+        turns = (self.budget.consumers == 2) & (2 * self.budget.registers <= REGISTERS[2])
+        in_turn = np.maximum(alone, (alone + after) / 2)
+        often = self.busy > 2 * self.device.sms  # with fewer tiles there are no turns to take
+        found: Vector = np.where(turns & often, np.minimum(together, in_turn), together)
+        return found
+
+    def _chain(self, multiply: Vector, compute: Vector) -> Vector:
+        """Seconds of one tile, in which products of one step hide the work of another."""
+        steps = np.maximum(self.counting.trips(), 1)
+        longer, shorter = np.maximum(multiply, compute), np.minimum(multiply, compute)
+        stream = self.own.stream
+        assert stream is not None
+        ragged = RAGGED * (self.counting.count[stream] * self.tiles[stream] > stream.extent)
+        bare = (1 - HIDDEN) * shorter / steps  # of the first step and the last product
+        found: Vector = longer + HIDDEN * shorter + bare + TILE + ragged + STEP * steps
+        return found
+
+    def _supply(self, enough: float) -> Vector:
+        """The share of the tensor cores' rate at which operands arrive, those that contractions
+        share once."""
+        rows = self.tiles[self.own.row]
+        columns: Vector = self.one * 0
+        for c in self.body.contractions.values():
+            across = self.own.columns[c.root]
+            assert across is not None
+            columns = columns + product([across], self.tiles, self.one)
+        share: Vector = np.sqrt(np.minimum(1.0, rows * columns / (rows + columns) / enough))
+        return share
+
+    def _rounds(self) -> Vector:
+        """Tiles that one multiprocessor takes in turn, in average tiles."""
+        kept = [share for share in self.counting.kept.values() if float(share.min()) < 1]
+        rounds = self.busy / self.device.sms
+        if not kept:
+            return np.ceil(rounds)
+        heaviest = np.minimum(HEAVIEST, 1 / np.min(kept, axis=0))
+        found: Vector = np.maximum(rounds, heaviest)
+        return found
+
+    def _reach(self) -> Vector:
+        """The share of the memory's bandwidth that the copies under way reach."""
+        flying = self.busy * (self.budget.stages - 1) * self.budget.slot
+        need = self.device.memory_bandwidth * LATENCY
+        found: Vector = np.minimum(self.busy / ENGINES, np.maximum(flying, 1) / need)
+        return found
+
+
+def _fast(term: Term) -> tuple[int, int]:
+    """The cost of an operation where results have few digits. A constant factor joins the
+    multiply-add or the exponent that follows; blocks that an affine mask cuts are few."""
+    match term:
+        case Apply("mul" | "div", (_, Const())) | Apply("mul", (Const(), _)):
+            return 0, 0
+        case Apply("where", (condition, _, _)) if conjuncts(condition):
+            return 0, 0
+        case Apply("le" | "lt" | "ge" | "gt" | "and") if conjuncts(term):
+            return 0, 0
+        case Apply(operation, _) if operation in _FAST:
+            return _FAST[operation]
+        case Online():
+            return 1, 0
+    return operation_cost(term)
