@@ -1,6 +1,8 @@
 """Render bench/results/*.json as bench/results/README.md.
 
-python bench/render.py [FOLDER]
+    python bench/render.py [FOLDER]
+
+gpu.json becomes gpu.md and gpu.svg, and the table of goals in the README of the repository.
 """
 
 from __future__ import annotations
@@ -10,7 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from gpu import plot, table
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
 HEAD = "# Measurements\n\nRendered by `bench/render.py` from the JSON files beside this page.\n"
 NOTE = """\
 A ratio is the peer's time over Nautile's: above 1, Nautile is faster. A share of copy is the rate
@@ -18,6 +25,7 @@ of bytes over that of a 1 GiB copy in the same process, which writes half of wha
 only reads may pass it. Where a reduction may be split over blocks, `chunks` is the count that was
 chosen, `best` the fastest of those measured, and `over best` the time over that of the fastest.
 """
+PAGED = ("gpu",)  # these, and tables of another kind, have pages of their own
 _SPLIT = ["chunks", "best", "over best"]
 
 
@@ -26,7 +34,7 @@ def render(folder: Path) -> str:
     parts = [HEAD, NOTE]
     for path in sorted(folder.glob("*.json")):
         records = json.loads(path.read_text())
-        if "peers" not in records[0]:  # a table of another kind, with a page of its own
+        if path.stem in PAGED or "peers" not in records[0]:
             parts.append(f"\n## {path.stem}\n\n[{path.stem}.md]({path.stem}.md)\n")
             continue
         parts.append(f"\n## {path.stem}\n\n{_stamp(records)}\n")
@@ -81,7 +89,21 @@ def _rate(r: dict[str, Any]) -> str:
     return f"{r['gb_per_s']:.0f} GB/s" if r.get("gb_per_s") else ""
 
 
+def render_gpu(folder: Path, readme: Path | None = None) -> None:
+    """Write the page and the figure of gpu.json, if there is one, and its table into a README."""
+    path = folder / "gpu.json"
+    if not path.exists():
+        return
+    records = json.loads(path.read_text())
+    (folder / "gpu.md").write_text(table.page(records))
+    (folder / "gpu.svg").write_text(plot.figure(records, table.stamp(records)))
+    if readme is not None:
+        section = f"{table.stamp(records)}\n\n{table.goal_table(records)}"
+        readme.write_text(table.between(readme.read_text(), section))
+
+
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
     (where / "README.md").write_text(render(where))
+    render_gpu(where, HERE.parent / "README.md" if where == RESULTS else None)
     print(where / "README.md")

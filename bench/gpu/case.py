@@ -51,6 +51,8 @@ class Case:
 
 
 def text_of(case: Case) -> str:
-    """The program's file in the case's type."""
-    text = (PROGRAMS / f"{case.file}.nau").read_text()
+    """The program's own lines of its file, in the case's type. KeyError where it has none."""
+    whole = (PROGRAMS / f"{case.file}.nau").read_text()
+    texts = {t.partition("(")[0]: f"def {t}" for t in whole.split("\ndef ")[1:]}
+    text = texts[case.program]
     return text if case.dtype == "bf16" else re.sub(r"\bbf16\b", case.dtype, text)

@@ -49,7 +49,7 @@ class Need:
         elif self.over:
             against = f"x {' / '.join(self.over)}"
         elif self.measure:
-            against = {"of_copy": "of copy bandwidth"}.get(self.measure, self.measure)
+            against = {"of_copy": "of copy bandwidth"}.get(self.measure, f"({self.measure})")
         else:
             against = f"of {self.rate_of}'s rate" if self.rate_of else f"x {self.time_of} in bf16"
         word = {"mean": "mean ", "share": "all ", "each": ""}[self.how]
@@ -128,7 +128,7 @@ def _facts(record: Record) -> dict[str, Any]:
 
 def _figure(need: Need, record: Record, records: Sequence[Record]) -> float | None:
     if need.measure:
-        return record.get(need.measure)
+        return float(record[need.measure])
     if need.rate_of:
         return _rate(record, _same(need.rate_of, record, records))
     if need.time_of:
