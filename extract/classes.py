@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -11,13 +11,15 @@ import networkx as nx
 from nautile.dtypes import DTYPES
 from nautile.extract.contractions import NARROW
 from nautile.extract.device import Device
+from nautile.extract.licence import Licence, widened
 from nautile.extract.work import SPECIAL, VECTOR
-from nautile.snapshot import Node, Snapshot
+from nautile.snapshot import Node, Snapshot, term_of
 from nautile.terms import Axis, Buffer, Index, Load, Output, Term
 
 __all__ = ["Classes"]
 
 LEAVES = ("const", "load", "index")
+PIECES = 3  # products of tf32 at least that one of f32 takes the time of
 
 
 class Classes:
@@ -41,6 +43,7 @@ class Classes:
             c: snapshot.axes_of(snapshot.free[c]) for c in self.nodes
         }
         self.extremes = {c: e for c, nodes in self.nodes.items() if (e := _extreme_of(nodes))}
+        self._licence = Licence(o.term for o in outputs)
         self._work: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         narrow = self._rounded() if numerics != "exact" else {}
         self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
@@ -116,6 +119,12 @@ class Classes:
         inside = {c for c, n in bodies.items() if n.kind == "apply" and n.payload == "mul"}
         most = max((self.volume(c) for c in source if c not in inside), default=math.inf)
         return frozenset(c for c in self.nodes if self.volume(c) > most)
+
+    def term_of(self, node: Node, inside: tuple[Term, ...]) -> Term:
+        """The term of a node over those of its children, with narrow operands as f32 where what
+        stands beside them may not be rounded."""
+        term = term_of(node, inside)
+        return term if self.numerics == "exact" else widened(term, self._licence)
 
     # ---- storage -------------------------------------------------------------------------------
 
@@ -208,7 +217,9 @@ class Classes:
         work, d = 2 * self.volume(c) * axis.extent, self.device
         if not self._contracts(node, axis):
             return 0.0, 0.0, work / d.fp32, 0.0
-        rate = d.tensor_rate("bf16") or d.fp32
+        wide = self.numerics != "exact" and not self._multiplies_narrow(node, axis)
+        rate = d.tensor_rate("tf32") / PIECES if wide else d.tensor_rate("bf16")
+        rate = rate or d.fp32
         return 0.0, work / rate, -work / d.fp32, 0.0
 
     def _contracts(self, node: Node, axis: Axis) -> bool:
@@ -221,6 +232,31 @@ class Classes:
                 if a != b and axis in a and axis in b:
                     return True
         return False
+
+    def _multiplies_narrow(self, node: Node, axis: Axis) -> bool:
+        """Whether some form of the body is a product of narrow values, or of one beside which
+        others may be rounded."""
+        pairs = (n.children for n in self.nodes[node.children[-1]] if n.payload == "mul")
+        for pair in pairs:
+            licences = [self._narrow(c, axis) for c in pair]
+            if any(licences) or None not in licences:
+                return True
+        return False
+
+    def _narrow(self, c: int, axis: Axis, depth: int = 3) -> bool | None:
+        """Whether others beside the class (or a factor of it) may be rounded; None where it is not
+        narrow."""
+        for node in self.nodes[c]:
+            inner: Sequence[int] = ()
+            if node.kind == "load" and node.payload.buffer.dtype in NARROW:
+                return self._licence.covers(node.payload, node.payload.free & {axis})
+            if node.kind == "cast" and node.payload in NARROW:
+                return True
+            if node.kind == "apply" and node.payload in ("mul", "div", "where") and depth:
+                inner = node.children[1:2] if node.payload == "where" else node.children
+            if any(self._narrow(k, axis, depth - 1) for k in inner):
+                return True
+        return None
 
     def made_by(self, choice: Mapping[int, Node]) -> tuple[str, ...]:
         """Rules whose results the choice uses where the input stood otherwise."""

@@ -24,6 +24,8 @@ __all__ = [
     "element_loads",
     "lone_row",
     "operand_type",
+    "product_parts",
+    "product_steps",
     "reduces",
     "row_axes",
 ]
@@ -203,14 +205,14 @@ def _product_nodes(body: Term) -> list[Term]:
     stack = [body]
     while stack:
         term = stack.pop()
-        steps = _steps(term, "factor")
+        steps = product_steps(term, "factor")
         if steps is not None:
             found[term] = None
             stack += [t for kind, t in steps if kind == "factor"]
     return list(found)
 
 
-def _steps(term: Term, kind: str) -> list[tuple[str, Term]] | None:
+def product_steps(term: Term, kind: str) -> list[tuple[str, Term]] | None:
     """The parts of one node of a product, or None where it is a part itself."""
     match term:
         case Apply("mul", (a, b)):
@@ -230,7 +232,7 @@ def _split(
 ) -> tuple[tuple[Term, ...], tuple[Term, ...]] | None:
     """The two operands, as parts, whose extents are smallest; None where there are no two. With
     `lone`, one of them may have no axis of its own."""
-    parts = [part for part in _parts(body) if part[1].free & summed]
+    parts = [part for part in product_parts(body) if part[1].free & summed]
     if not 2 <= len(parts) <= MOST:
         return None
     best: tuple[float, tuple[tuple[Term, ...], tuple[Term, ...]]] | None = None
@@ -241,12 +243,13 @@ def _split(
     return best[1] if best else None
 
 
-def _parts(body: Term) -> list[tuple[str, Term]]:
+def product_parts(body: Term) -> list[tuple[str, Term]]:
+    """The parts of a product with their kinds: factor, divisor, or where (a condition)."""
     found: list[tuple[str, Term]] = []
     stack = [("factor", body)]
     while stack:
         kind, term = stack.pop()
-        steps = _steps(term, kind)
+        steps = product_steps(term, kind)
         if steps is None:
             found.append((kind, term))
         else:

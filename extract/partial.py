@@ -95,7 +95,7 @@ def combine(
     if step is None:
         return None
     need, follows = step
-    term = term_of(node, tuple(p.term for p in below))
+    term = classes.term_of(node, tuple(p.term for p in below))
     partial = Partial(root, term, choice, needs, need, follows, work)
     return _finish(partial) if _sorted(partial, below, classes.numerics) else None
 

@@ -33,6 +33,7 @@ from nautile.egraph import Limits
 from nautile.errors import LoweringError
 from nautile.extract import tilings
 from nautile.extract.kernel import Kernel, Part, Plan, Prediction
+from nautile.extract.licence import Licence, widened
 from nautile.snapshot import Snapshot, term_of
 from nautile.stages import NUMERICS
 from nautile.terms import Axis, Online, Output, Program, Reduce, Term, walk
@@ -233,8 +234,9 @@ def _drawn(
     outputs = []
     for region, snapshot in pairs:
         terms: dict[int, Term] = {}
+        given = Licence(o.term for o in region.outputs)
         for output, root in zip(region.outputs, snapshot.roots, strict=True):
-            _build(root, snapshot, rng, terms, frozenset())
+            _build(root, snapshot, rng, terms, frozenset(), given)
             outputs.append(Output(output.buffer, output.axes, terms[root]))
     return outputs
 
@@ -245,6 +247,7 @@ def _build(
     rng: np.random.Generator,
     terms: dict[int, Term],
     above: frozenset[int],
+    given: Licence,
 ) -> bool:
     """Build class `c` outside the classes `above`; whether that was possible."""
     if c in terms:
@@ -256,9 +259,10 @@ def _build(
     inside = above | {c}
     for i in order:
         if not inside & {*nodes[i].children} and all(
-            _build(k, snapshot, rng, terms, inside) for k in nodes[i].children
+            _build(k, snapshot, rng, terms, inside, given) for k in nodes[i].children
         ):
-            terms[c] = term_of(nodes[i], tuple(terms[k] for k in nodes[i].children))
+            made = term_of(nodes[i], tuple(terms[k] for k in nodes[i].children))
+            terms[c] = widened(made, given)
             return True
     return False
 

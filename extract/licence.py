@@ -1,0 +1,129 @@
+"""Which narrow operands let an f32 neighbour be rounded to their type: those that do in the source.
+
+Tensor cores multiply operands of one type, so an f32 operand beside a bf16 one is rounded to bf16.
+The source's own contractions say where that is meant (probabilities times V). A rewrite may bring
+other neighbours together: of `sum[j](sum[c](Q * K) * decay)`, which rounds nothing, it makes
+`sum[c](Q * sum[j](K * decay))`, where decay would lose 16 bits. There the narrow operand is widened
+instead: an f32 product, which the tensor cores form of three tf32 ones.
+
+```
+Licence ::= {Site}
+Site    ::= (tensor, dimensions that the summed axis walks) | (cast type, tensors below, family)
+```
+
+A site is licensed where the source sums a product of it with an f32 value. If that value is itself
+made of a contraction, so are that one's operands: a chain of products that is multiplied in another
+order rounds another intermediate, and as often as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from nautile.extract.contractions import NARROW, product_parts, product_steps
+from nautile.terms import Apply, Axis, Cast, Load, Online, Reduce, Term, buffers, walk
+
+__all__ = ["Licence", "widened"]
+
+TENSOR = NARROW | {"tf32"}
+Site = tuple[object, ...]
+Parts = Mapping[Term, frozenset[Axis]]
+
+
+class Licence:
+    """The sites at which the source rounds neighbours, and the tensors that it reads."""
+
+    __slots__ = ("_sites", "_tensors")
+
+    def __init__(self, roots: Iterable[Term]) -> None:
+        terms = tuple(roots)
+        self._tensors = frozenset(b.name for b in buffers(*terms))
+        self._sites: set[Site] = set()
+        for term in walk(*terms):
+            if _sums(term) and _rounds(parts := _inside(term)):
+                self._admit(parts)
+
+    def _admit(self, parts: Parts) -> None:
+        """The narrow parts, and those of the contractions that the others are made of."""
+        for part, axes in parts.items():
+            if _type(part) in TENSOR:
+                self._sites.update(_site(part, axis) for axis in axes)
+            elif _sums(part):
+                self._admit(_inside(part))
+
+    def covers(self, part: Term, axes: frozenset[Axis]) -> bool:
+        """Whether a value beside this narrow part of a sum over the axes may be rounded. Tensors
+        between kernels have no say: theirs is the type that their readers choose."""
+        inside = {b.name for b in buffers(part)}
+        return not inside <= self._tensors or all(_site(part, a) in self._sites for a in axes)
+
+
+def widened(root: Term, given: Licence) -> Term:
+    """The sum with its narrow operands as f32 where a neighbour may not be rounded to their type;
+    any other term as it is."""
+    if not _sums(root) or not _rounds(parts := _inside(root)):
+        return root
+    wide = {p for p, axes in parts.items() if _type(p) in TENSOR and not given.covers(p, axes)}
+    return _with_wide(root, frozenset(wide)) if wide else root
+
+
+def _sums(term: Term) -> bool:
+    return isinstance(term, Online) or (isinstance(term, Reduce) and term.monoid == "sum")
+
+
+def _inside(root: Term) -> Parts:
+    """The numbers in the product of which a sum, with those directly inside it, is taken, and the
+    summed axes that each walks; only such that walk one."""
+    assert isinstance(root, (Reduce, Online))
+    axes, body = {root.axis}, root.body
+    while isinstance(body, Reduce) and body.monoid == "sum" and body.axis not in axes:
+        axes.add(body.axis)
+        body = body.body
+    numbers = (part for kind, part in product_parts(body) if kind != "where")
+    walked = ((part, part.free & axes) for part in numbers)
+    return {part: own for part, own in walked if own}
+
+
+def _rounds(parts: Parts) -> bool:
+    """Whether some value would be rounded: one that is f32 beside a narrow one, or the product of
+    two narrow ones beside a third."""
+    narrow = sum(_type(p) in TENSOR for p in parts)
+    return narrow > 0 and (narrow < len(parts) or narrow > 2)
+
+
+def _type(part: Term) -> str:
+    """The type in which a part is held; f32 for what is computed."""
+    if isinstance(part, Load):
+        return part.buffer.dtype
+    return part.dtype if isinstance(part, Cast) else "f32"
+
+
+def _site(part: Term, axis: Axis) -> Site:
+    if isinstance(part, Load):
+        walked = (i for i, c in enumerate(part.coordinates) if axis in c.free)
+        return (part.buffer.name, *walked)
+    return (_type(part), *sorted(b.name for b in buffers(part)), axis.family)
+
+
+def _with_wide(root: Term, wide: frozenset[Term]) -> Term:
+    """The sum with some parts of its product cast to f32."""
+    assert isinstance(root, (Reduce, Online))
+    body = root.body
+    if isinstance(body, Reduce) and body.monoid == "sum" and body.axis != root.axis:
+        body = _with_wide(body, wide)
+    else:
+        body = _wide(body, "factor", wide)
+    if isinstance(root, Online):
+        return Online(root.axis, root.repair, body, root.offset)
+    return Reduce("sum", root.axis, body)
+
+
+def _wide(term: Term, kind: str, wide: frozenset[Term]) -> Term:
+    if term in wide:
+        return Cast("f32", term)
+    steps = product_steps(term, kind)
+    if steps is None:
+        return term
+    assert isinstance(term, Apply)
+    new = {part: _wide(part, how, wide) for how, part in steps}
+    return Apply(term.operation, tuple(new.get(a, a) for a in term.arguments))
