@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nautile.dtypes import DTYPES
-from nautile.extract.device import Device
+from nautile.extract.device import PORTABLE, Device
 from nautile.extract.grouping import most_shared
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.masks import alive, pass_mask, span
@@ -140,7 +140,7 @@ def _ideal(whole: Priced) -> float:
 
 def _rate(whole: Priced) -> float:
     """flop/s of the tensor cores at best, along the paths that tilings take."""
-    path = "wgmma" if whole.wgmma.any() else whole.device.path
+    path = "wgmma" if whole.wgmma.any() else PORTABLE
     return max(whole.device.tensor[path].values())
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from nautile.errors import InputError
 
-__all__ = ["Device", "device", "device_names"]
+__all__ = ["PORTABLE", "Device", "device", "device_names"]
 
+PORTABLE = "mma.sync"
 _FOLDER = Path(__file__).parent / "devices"
 
 
@@ -19,11 +20,10 @@ _FOLDER = Path(__file__).parent / "devices"
 class Device:
     """One GPU. Rates are sustained, a second: bytes of `memory_bandwidth` and `l2_bandwidth`,
     operations of `fp32`, `fp64` (a fused multiply-add counts two) and `special` (exp, log, ...);
-    `tensor` maps an instruction path ("mma.sync", "wgmma") to flop/s by operand type, and `path`
-    is the one that the emitters use. `shared_bytes` a block may use, `registers` an SM has;
-    `memory_sms` is how many SMs saturate the memory; `step_seconds` is what one trip of a
-    block's main loop costs besides its work. With `wgmma_tiles` schedules for the warpgroup path
-    are candidates, too."""
+    `tensor` maps an instruction path ("mma.sync", "wgmma") to flop/s by operand type; schedules are
+    made for `path`, and for PORTABLE, which every device has. `shared_bytes` a block may use,
+    `registers` an SM has; `memory_sms` is how many SMs saturate the memory; `step_seconds` is what
+    one trip of a block's main loop costs besides its work."""
 
     name: str
     architecture: str
@@ -43,14 +43,13 @@ class Device:
     launch_seconds: float
     step_seconds: float
     memory_sms: int
-    wgmma_tiles: bool = False
 
     def tensor_rate(self, operand: str) -> float:
-        """flop/s of the tensor cores on `operand` along the path in use; 0 where they lack it."""
-        return self.rate(operand, self.path)
+        """flop/s of the tensor cores on `operand` along the fastest path; 0 where they lack it."""
+        return self.rate(operand, self.path) or self.rate(operand, PORTABLE)
 
     def rate(self, operand: str, path: str) -> float:
-        """flop/s of the tensor cores on `operand` along a path; 0 where they lack it."""
+        """flop/s of the tensor cores on `operand` along a path; 0 where it lacks it."""
         return self.tensor.get(path, {}).get(operand, 0.0)
 
 

@@ -15,7 +15,7 @@ from nautile.extract.arithmetic import operand_operations, operations, padding, 
 from nautile.extract.body import Body, below
 from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.counting import Counting
-from nautile.extract.device import Device
+from nautile.extract.device import PORTABLE, Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.norms import STEP, Norm, norm
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
@@ -109,8 +109,8 @@ class _Pricing:
     def _rate(self, operand: str) -> float:
         """flop/s of the tensor cores; f32 operands take three products and their sums."""
         if operand == "f32":
-            return self.device.tensor_rate("tf32") / SPLIT_PRODUCTS
-        return self.device.tensor_rate(operand)
+            return self.device.rate("tf32", PORTABLE) / SPLIT_PRODUCTS
+        return self.device.rate(operand, PORTABLE)
 
     def _reuse(self, c: Contraction) -> Vector:
         """The share of the tensor cores' rate at which a tile's operands arrive. Contractions that

@@ -40,7 +40,7 @@ def price(
     """Price every tiling of the part that computes `outputs` (at most about `limit`)."""
     body = analyse(outputs, numerics=numerics)
     found = price_portable(body, device, tilings(body, limit))
-    own = warpgroups(body) if device.wgmma_tiles else None
+    own = warpgroups(body) if device.path == "wgmma" else None
     if own is None:
         return found
     other = price_warpgroups(body, device, own)

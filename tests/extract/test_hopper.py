@@ -21,7 +21,7 @@ from nautile.terms import Axis, Buffer, Const, Index, Load, Output, Reduce, Term
 
 from .hopper_programs import Outputs, attention, gelu, product, softcap
 
-HOPPER = replace(device("h200"), wgmma_tiles=True)
+HOPPER = replace(device("h200"), path="wgmma")
 TERA = 1e12
 
 
