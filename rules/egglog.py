@@ -9,11 +9,11 @@ T        ::= (Num f64) | (Int i64) | (Truth i64) | (Odd i64)      constants; -0.
            | (RunningOnline axis T T T) | (BeforeOnline axis T T T)   of the online sum
 analyses   (fv T) bitmask of free axes    (rd T) of axes reduced inside
            (ra T) of axes of running values    (loose T) of axes that leave a factor alone
-           (ty T) code of the carried type    (ext axis) extent
-           (is_pos T) (is_neg T) (is_nonneg T) (is_nonpos T) (is_nonzero T) (is_finite T)
-           (is_rough T) inexact in proportion to its size
+           (ext axis) extent    (traits T) bits of what is known of a term (`TRAITS`): its carried
+           type (bit k: it is TYPES[k] or narrower), signs, whether it is a finite number, tame,
+           rough (inexact in proportion to its size), a term of the source
+           (up T) of the reductions whose body has this term as a factor
            bit 62 of loose: a number stands in the class; numbers are not rewritten
-           (bounded T) 0 for terms of the source, 1 if never positive    (is_tame T)
 facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
            (power T T T) (bend T T T T)      of its carrier and a slope; all running forms are equal
            (drop T T T)                      the rest of a subject, given a term and a slope
@@ -67,13 +67,34 @@ from .law import (
     relation_parts,
 )
 
-__all__ = ["FLOATS", "NUMBER", "STORAGE", "TYPES", "Printed", "booleans", "number", "print_rule"]
+__all__ = [
+    "NUMBER",
+    "STORAGE",
+    "TRAITS",
+    "TYPES",
+    "Printed",
+    "booleans",
+    "number",
+    "print_rule",
+    "type_bits",
+]
 
 TYPES = ("bool", "i32", "i64", "f32", "f64")
 STORAGE = tuple(DTYPES)
-FLOATS = TYPES.index("f32")
-_SIGNS = {">": "is_pos", "<": "is_neg", ">=": "is_nonneg", "<=": "is_nonpos", "!=": "is_nonzero"}
+_KNOWN = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "rough", "source")
+TRAITS = {name: 1 << len(TYPES) + i for i, name in enumerate(_KNOWN)}
+_SIGNS = {">": "pos", "<": "neg", ">=": "nonneg", "<=": "nonpos", "!=": "nonzero"}
 _TYPED = ("float", "boolean", "integer")
+_INTEGRAL, _TRUTH = 1 << TYPES.index("i64"), 1 << TYPES.index("bool")
+_KINDS = {  # the bits that are looked at, and those of them that are set
+    "float": (_INTEGRAL, 0),
+    "boolean": (_TRUTH, _TRUTH),
+    "integer": (_INTEGRAL | _TRUTH, _INTEGRAL),
+    "finite": (TRAITS["finite"], TRAITS["finite"]),
+    "tame": (TRAITS["tame"], TRAITS["tame"]),
+    "rough": (TRAITS["rough"], TRAITS["rough"]),
+    "unbounded": (TRAITS["source"] | TRAITS["nonpos"], TRAITS["source"]),
+}
 NUMBER = 1 << 62
 _NO_NUMBER = ("(= loose_e (loose e))", f"(= 0 (& {NUMBER} loose_e))")
 _MINUS_ONE = "(Num -1.0)"
@@ -82,8 +103,8 @@ _MINUS_ONE = "(Num -1.0)"
 @dataclass(frozen=True, slots=True)
 class Printed:
     """One egglog rule. `name` is also the ruleset of a rewrite; facts share one, and so do `normal`
-    ones, which drop what they rewrite. The `probe` has
-    the same query and does nothing, so that matches can be counted before they are applied."""
+    ones, which drop what they rewrite. The `probe` of a two-way rule has the same query and does
+    nothing, so that matches can be counted before they are applied."""
 
     law: str
     name: str
@@ -107,6 +128,11 @@ def number(value: bool | int | float) -> str:
     return f"(Num {value!r})"
 
 
+def type_bits(carried: str) -> int:
+    """The bits of a carried type: one for each type that is as wide or wider."""
+    return sum(1 << i for i in range(TYPES.index(carried), len(TYPES)))
+
+
 def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
     """The egglog rules of a law; `index` is its id in the `made` relation."""
     if rule.conclusion is not None:
@@ -124,25 +150,46 @@ def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
 
 
 def _printed(rule: Rule, name: str, query: list[str], actions: list[str], index: int) -> Printed:
-    ruleset, probe = ("facts", "probe_facts") if rule.is_fact else (name, "probe")
-    if rule.is_normal:
-        ruleset, probe = "normal", "probe_normal"
+    ruleset = "facts" if rule.is_fact else "normal" if rule.is_normal else name
     matched = " ".join(query)
     made = " ".join([*actions, f"(made new {index})"])
     text = f'(rule ({matched}) ({made}) :ruleset {ruleset} :name "{name}")'
-    count = f'(rule ({matched}) ((hit)) :ruleset {probe} :name "{name}")'
+    count = f'(rule ({matched}) ((hit)) :ruleset probe :name "{name}")' if rule.two_way else ""
     return Printed(rule.name, name, text, count, rule.is_fact, rule.two_way, rule.is_normal)
 
 
 def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[str], str]]:
     """Query and right-hand side of one direction, once for each form of a repair's slope."""
     integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
-    query = [f"(= e {_text(left, integral)})", *_guards(rule, left), *_common(rule, [left, right])]
+    query = [f"(= e {_text(left, integral)})"]
+    query += [*_traits(rule, _guards(rule, left)), *_common(rule, [left, right])]
     query += [*_NO_NUMBER]
+    if rule.parted:
+        query += _parted(right)
     if rule.two_way:
         query.append("(= 0 (ra e))")
     for extra, unit in _forms(right):
         yield [*query, *extra], _text(lowered(right, carriers_of(rule), unit=unit), integral)
+
+
+def _parted(product: Pattern) -> list[str]:
+    """One of two factors varies along an axis of a reduction around them and the other does not; or
+    both do, and each varies along an axis of its own: the operands of a contraction."""
+    assert isinstance(product, Call)
+    lookups = [f"(= fv_{n} (fv v_{n}))" for n in names_of(product)]
+    one, two = (_free(factor) for factor in product.arguments)
+    alone = f"(& up_e (^ {one} {two}))"
+    own = f"(min (& {one} (^ -1 {two})) (& {two} (^ -1 {one})))"
+    beside = f"(min {own} (& up_e (& {one} {two})))"
+    return ["(= up_e (up e))", *lookups, f"(!= 0 (| {alone} {beside}))"]
+
+
+def _free(pattern: Pattern) -> str:
+    """The free axes of an expression of names, once they are looked up."""
+    first, *others = (f"fv_{n}" for n in names_of(pattern))
+    for other in others:
+        first = f"(| {first} {other})"
+    return first
 
 
 def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
@@ -156,8 +203,8 @@ def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
 
 
 def _facts(rule: Rule, conclusion: Relation, index: int) -> Iterator[Printed]:
-    query = [f"(= e {_text(conclusion.subject, False)})", f"(= ty_e (ty e)) (>= ty_e {FLOATS})"]
-    query += [*_NO_NUMBER]
+    query = [f"(= e {_text(conclusion.subject, False)})", *_has("e", "e", *_KINDS["float"])]
+    query += [*_NO_NUMBER, *_traits(rule, {})]
     query += _common(rule, list(relation_parts(conclusion)))
     for i, (extra, unit) in enumerate(_forms(conclusion.running)):
         running = lowered(conclusion.running, carriers_of(rule), unit=unit)
@@ -178,7 +225,7 @@ def _known(relation: Relation, subject: str) -> str:
 def _common(rule: Rule, sides: list[Pattern]) -> list[str]:
     """Premises, conditions, extents, and that axes of different names differ."""
     query = [_relation_text(p) for p in rule.premises]
-    query += [_condition_text(c, i) for i, c in enumerate(rule.conditions)]
+    query += [t for i, c in enumerate(rule.conditions) if (t := _condition_text(c, i))]
     places = [p for r in rule.premises for p in relation_parts(r)]
     places += [c.reduction for c in rule.conditions if isinstance(c, Carrier)]
     axes = list(dict.fromkeys(a for p in [*sides, *places] for a in axes_of(p)))
@@ -187,7 +234,7 @@ def _common(rule: Rule, sides: list[Pattern]) -> list[str]:
     return query + [f"(= n_{a} (ext x_{a}))" for a in sizes]
 
 
-def _guards(rule: Rule, left: Pattern) -> list[str]:
+def _guards(rule: Rule, left: Pattern) -> dict[str, str]:
     """What the names of the matched side may stand for."""
     kinds = dict.fromkeys(names_of(left), "float")
     kinds |= dict.fromkeys(booleans(left), "boolean")
@@ -196,17 +243,27 @@ def _guards(rule: Rule, left: Pattern) -> list[str]:
         for c in rule.conditions
         if isinstance(c, Kind) and c.kind in _TYPED and c.name in kinds
     }
-    return [_kind_text(name, kind) for name, kind in kinds.items()]
+    return kinds
 
 
-def _kind_text(name: str, kind: str) -> str:
-    integers = TYPES.index("i32")
-    test = {
-        "float": f"(>= ty_{name} {FLOATS})",
-        "boolean": f"(< ty_{name} {integers})",
-        "integer": f"(>= ty_{name} {integers}) (< ty_{name} {FLOATS})",
-    }[kind]
-    return f"(= ty_{name} (ty v_{name})) {test}"
+def _traits(rule: Rule, kinds: dict[str, str]) -> list[str]:
+    """All that a law asks of the traits of its names, given their kinds: one look at each."""
+    asked = [(name, *_KINDS[kind]) for name, kind in kinds.items()]
+    for c in rule.conditions:
+        if isinstance(c, Sign):
+            bit = TRAITS[_SIGNS[c.relation]]
+            asked.append((c.name, bit, bit))
+        elif isinstance(c, Kind) and c.kind in _KINDS and kinds.get(c.name) != c.kind:
+            asked.append((c.name, *_KINDS[c.kind]))
+    wanted: dict[str, tuple[int, int]] = {}
+    for name, mask, value in asked:
+        known = wanted.get(name, (0, 0))
+        wanted[name] = known[0] | mask, known[1] | value
+    return [t for n, (mask, value) in wanted.items() for t in _has(f"v_{n}", n, mask, value)]
+
+
+def _has(term: str, name: str, mask: int, value: int) -> list[str]:
+    return [f"(= traits_{name} (traits {term}))", f"(= {value} (& {mask} traits_{name}))"]
 
 
 def booleans(pattern: Pattern) -> Iterator[str]:
@@ -233,10 +290,6 @@ def _condition_text(condition: Condition, position: int) -> str:
             return f"{found} (= 0 (& {pair[0]} {pair[1]}))"
         case Carrier(name, carrier):
             return f"(= v_{name} {_carrier_text(carrier)})"
-        case Sign(name, relation):
-            return f"({_SIGNS[relation]} v_{name})"
-        case Kind("finite" | "tame" | "rough" as kind, name):
-            return f"(is_{kind} v_{name})"
         case Kind("still", name):
             return f"(= 0 (ra v_{name}))"
         case Chain(axis, first, second, third):
@@ -248,10 +301,8 @@ def _condition_text(condition: Condition, position: int) -> str:
         case Bare(axis, name):
             mask = f"loose{position}"
             return f"(= {mask} (loose v_{name})) (= 0 (& (<< 1 x_{axis}) {mask}))"
-        case Kind("unbounded", name):
-            return f"(= 0 (bounded v_{name}))"
-        case Kind(kind, name):
-            return _kind_text(name, kind)
+        case Sign() | Kind():
+            return ""  # one of `_traits`
     raise TypeError(condition)
 
 

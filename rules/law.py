@@ -265,7 +265,8 @@ class Relation:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One named law of a pack. A fact has a `conclusion` and no sides; a rewrite has both sides.
-    `instead` says that its left side need not be kept."""
+    `instead` says that its left side need not be kept, `parted` that the product which it makes is
+    of use only where one of its factors could leave a reduction around it."""
 
     name: str
     pack: str
@@ -281,6 +282,7 @@ class Rule:
     filename: str = "<text>"
     line: int = 0
     instead: bool = False
+    parted: bool = False
 
     @property
     def is_normal(self) -> bool:

@@ -14,6 +14,7 @@ condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
             | rough(name) | apart(name, carrier) | bare[axis](name)
             | chain[axis](name, name, name)
             | instead                      (the left side need not be kept)
+            | parted                       (a factor of the result could leave a reduction)
 ```
 
 Rewrites may have relations among their conditions. Comments that stand directly above a law, or
@@ -33,6 +34,7 @@ from .carriers import carriers_of, stream_axes
 from .law import (
     Apart,
     Bare,
+    Call,
     Carrier,
     Chain,
     Condition,
@@ -206,10 +208,12 @@ def _relation(reader: Reader, node: ast.expr) -> Relation | None:
 def _with_conditions(reader: Reader, nodes: list[ast.expr], rule: Rule) -> Rule:
     conditions: list[Condition] = []
     premises: list[Relation] = []
-    instead = [node for node in nodes if isinstance(node, ast.Name) and node.id == "instead"]
+    instead, parted = _said(nodes, "instead"), _said(nodes, "parted")
     if instead and (rule.two_way or rule.is_fact):
         reader.refuse(instead[0], "syntax", "only a law left >> right can drop its left side")
-    for node in (n for n in nodes if n not in instead):
+    if parted and not _makes_product(rule):
+        reader.refuse(parted[0], "syntax", "only a law that makes a product of names is parted")
+    for node in (n for n in nodes if n not in [*instead, *parted]):
         for part in node.values if _is_and(node) else [node]:  # type: ignore[attr-defined]
             relation = _relation(reader, part)
             if relation is not None:
@@ -217,8 +221,22 @@ def _with_conditions(reader: Reader, nodes: list[ast.expr], rule: Rule) -> Rule:
             else:
                 conditions.append(_condition(reader, part))
     return replace(
-        rule, conditions=tuple(conditions), premises=tuple(premises), instead=bool(instead)
+        rule,
+        conditions=tuple(conditions),
+        premises=tuple(premises),
+        instead=bool(instead),
+        parted=bool(parted),
     )
+
+
+def _said(nodes: list[ast.expr], word: str) -> list[ast.expr]:
+    """The conditions that are this word."""
+    return [node for node in nodes if isinstance(node, ast.Name) and node.id == word]
+
+
+def _makes_product(rule: Rule) -> bool:
+    sides = [rule.right, *([rule.left] if rule.two_way else [])]
+    return all(isinstance(s, Call) and s.operation == "mul" for s in sides)
 
 
 def _is_and(node: ast.expr) -> bool:

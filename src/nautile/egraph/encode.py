@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nautile.errors import LimitError
 from nautile.operations import OPERATIONS
-from nautile.rules.egglog import STORAGE, TYPES, number
+from nautile.rules.egglog import STORAGE, TRAITS, number, type_bits
 from nautile.terms import (
     MONOIDS,
     Apply,
@@ -36,6 +36,7 @@ from nautile.types import type_of
 __all__ = ["AXES", "Region", "encode"]
 
 AXES = 62
+_SOURCE = TRAITS["source"] | TRAITS["tame"]
 _ODD = 2  # the first free id; 0 and 1 are -0.0 and NaN
 _MIXED = frozenset(
     name for name, o in OPERATIONS.items() if o.infix and name not in ("and", "or", "not")
@@ -134,11 +135,11 @@ class _Writer:
     def add(self, term: Term) -> None:
         """Insert a term whose children are in."""
         form = self._form(term)
-        self.lines.append(f"(set (N {len(self.ids)}) {form}) (set (bounded {form}) 0)")
+        self.lines.append(f"(set (N {len(self.ids)}) {form}) (set (traits {form}) {_SOURCE})")
         if form.startswith("(Leaf"):
             mask = sum(1 << self.axes[a] for a in term.free)
-            code = TYPES.index(type_of(term))
-            self.lines.append(f"(set (fv {form}) {mask}) (set (ty {form}) {code})")
+            bits = type_bits(type_of(term))
+            self.lines.append(f"(set (fv {form}) {mask}) (set (traits {form}) {bits})")
             self.lines.append(f"(set (rd {form}) 0) (set (ra {form}) 0) (set (loose {form}) 0)")
         self.ids[term] = len(self.ids)
 

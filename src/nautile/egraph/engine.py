@@ -1,10 +1,11 @@
 """Saturation itself: the only module that runs egglog.
 
 A job is plain data (texts made by us, numbers), and so is its result, so that both cross a process
-boundary. The schedule is ours: an iteration runs facts and analyses to their fixpoint, the directed
-rules once, then the two-way rules once, all under back-off (matches are counted before they are
-applied; a rule with more than its limit rests for an iteration, and its limit doubles). Rows and
-time are looked at after every rule.
+boundary. The schedule is ours: an iteration runs facts and analyses to their fixpoint, then all
+directed rules at once, then all two-way rules, under back-off: a rule with more matches than its
+limit rests for an iteration, and its limit doubles. Two-way rules feed themselves: their matches
+are counted before they are applied, those of the others afterwards. Rows and time are looked at
+after every step.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _DIRECTED = 5  # a directed rule may match that many times as often
 
 class RuleText(msgspec.Struct, frozen=True, array_like=True):
     """An egglog rule: the number of its law, its name (and ruleset), its text, the probe that only
-    counts its matches; whether it is a fact, rewrites both ways, or drops what it rewrites."""
+    counts its matches (of two-way rules); whether it is a fact, rewrites both ways, or drops what
+    it rewrites."""
 
     law: int
     name: str
@@ -102,6 +104,10 @@ class _Engine:
         report = self(f"(run-schedule {schedule})")[0].report
         return report.updated, dict(report.num_matches_per_rule)
 
+    def size(self, table: str) -> int:
+        """The number of rows of a table."""
+        return int(self(f"(print-size {table})")[0].size)
+
     def rows(self) -> int:
         """The number of e-nodes."""
         return sum(n for name, n in self("(print-size)")[0].sizes if name in CONSTRUCTORS)
@@ -138,33 +144,40 @@ def _taken(job: Job) -> _Engine:
 
 
 class _BackOff:
-    """Matches that wait to be applied, and who rests: a ruleset with more than its limit waiting is
-    not applied in this iteration and the next, and its limit doubles."""
+    """Who rests: a rule with more matches than its limit, in this iteration and the next; then its
+    limit doubles."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.waiting: dict[str, int] = {}
         self.times: dict[str, int] = {}
-        self.awake: dict[str, int] = {}
+        self.until: dict[str, int] = {}
+        self.skipped = False
 
-    def add(self, counts: dict[str, int]) -> None:
-        for name, count in counts.items():
-            self.waiting[name] = self.waiting.get(name, 0) + count
+    def awake(self, name: str, iteration: int) -> bool:
+        """Whether a rule may run; that one could not is remembered."""
+        rests = iteration < self.until.get(name, 0)
+        self.skipped |= rests
+        return not rests
 
-    def take(self, name: str, iteration: int, factor: int = 1) -> int:
-        """How many matches may be applied now: all that wait, or none."""
-        count, times = self.waiting.get(name, 0), self.times.get(name, 0)
-        if not count or iteration < self.awake.get(name, 0):
-            return 0
-        if count > factor * self.limit << times:
-            self.times[name], self.awake[name] = times + 1, iteration + 1 + _REST
-            return 0
-        self.waiting[name] = 0
-        return count
+    def matched(self, name: str, iteration: int, count: int, factor: int = _DIRECTED) -> bool:
+        """Whether that many matches are too many: if so the rule rests."""
+        times = self.times.get(name, 0)
+        if count <= factor * self.limit << times:
+            return False
+        self.times[name], self.until[name] = times + 1, iteration + 1 + _REST
+        return True
 
-    def resting(self) -> bool:
-        """True when matches still wait to be applied."""
-        return any(self.waiting.values())
+    def take(self, name: str, iteration: int) -> bool:
+        """Whether all waiting matches of a two-way rule may be applied now; else none is."""
+        count = self.waiting.get(name, 0)
+        if not count or not self.awake(name, iteration):
+            return False
+        if self.matched(name, iteration, count, factor=1):
+            self.skipped = True
+            return False
+        del self.waiting[name]
+        return True
 
 
 class _Run:
@@ -177,6 +190,11 @@ class _Run:
         self.matches: dict[int, int] = {}
         self.growth: list[int] = []
         self.laws = {rule.name: rule.law for rule in job.rules}
+        self.facts = {rule.name for rule in job.rules if rule.fact}
+        rewrites = [rule for rule in job.rules if not (rule.fact or rule.normal)]
+        self.directed = [rule.name for rule in rewrites if not rule.two_way]
+        self.two_way = [rule.name for rule in rewrites if rule.two_way]
+        self.rulesets: dict[tuple[str, ...], str] = {}
         self.backoff = _BackOff(max(_MATCHES, 2 * job.terms))
         self.frozen_at, self.frozen_for = self.start, 0.0
 
@@ -191,7 +209,7 @@ class _Run:
             for iteration in range(1, self.job.iterations + 1):
                 changed = self.iterate(iteration)
                 self.growth.append(self.engine.rows())
-                if not changed and not self.backoff.resting():
+                if not changed and not self.backoff.skipped:
                     return "saturated"
                 self.report(iteration)
         except _Spent as spent:
@@ -201,24 +219,14 @@ class _Run:
 
     def iterate(self, iteration: int) -> bool:
         """One round of everything; whether anything changed."""
+        self.backoff.skipped = False
         changed = self.infer(iteration)
-        for two_way in (False, True):
-            self.backoff.add(self.engine.step("probe")[1])
-            for rule in self.job.rules:
-                if not (rule.fact or rule.normal) and rule.two_way == two_way:
-                    changed |= self.apply(rule, iteration)
-            changed |= self.analyse()
-        return changed
-
-    def apply(self, rule: RuleText, iteration: int) -> bool:
-        """Apply the matches that wait for a rewrite, unless it rests."""
-        if not self.backoff.take(rule.name, iteration, 1 if rule.two_way else _DIRECTED):
-            return False
-        updated, matches = self.engine.step(rule.name)
-        self.count(matches)
-        if updated:
-            self.guard()
-        return updated
+        changed |= self.direct(iteration)
+        for name, count in self.step("(seq (saturate analysis) probe)")[1].items():
+            if name in self.laws:
+                self.backoff.waiting[name] = self.backoff.waiting.get(name, 0) + count
+        two_way = [n for n in self.two_way if self.backoff.take(n, iteration)]
+        return changed | self.apply(two_way)[0]
 
     def infer(self, iteration: int) -> bool:
         """Facts, normal laws, number folding and analyses in turn until nothing changes, a few
@@ -227,23 +235,55 @@ class _Run:
         changed = False
         fold = "fold fold_real" if self.job.real else "fold"
         for _ in range(_FACT_ROUNDS):
-            counts = self.engine.step("probe_facts")[1]
-            self.backoff.add({"facts": sum(counts.values())})
-            facts = "facts" if self.backoff.take("facts", iteration) else ""
-            updated, matches = self.engine.step(f"(seq {fold} normal {facts})")
+            facts = "facts" if self.backoff.awake("facts", iteration) else ""
+            updated, matches = self.step(f"(seq (saturate analysis) {fold} normal {facts})")
             self.count(matches)
-            updated |= self.analyse()
+            found = sum(n for name, n in matches.items() if name in self.facts)
+            self.backoff.matched("facts", iteration, found)
             changed |= updated
             if not updated:
                 break
             self.guard()
         return changed
 
-    def analyse(self) -> bool:
-        updated, _ = self.engine.step("(saturate analysis)")
-        if any(name == "clash" and n for name, n in self.engine("(print-size)")[0].sizes):
-            raise self.unsound()
+    def direct(self, iteration: int) -> bool:
+        """Apply the directed rules that are awake."""
+        awake = [n for n in self.directed if self.backoff.awake(n, iteration)]
+        updated, matches = self.apply(awake)
+        for name, count in matches.items():
+            self.backoff.matched(name, iteration, count)
         return updated
+
+    def apply(self, names: list[str]) -> tuple[bool, dict[str, int]]:
+        """Apply rewrites at once; whether anything changed, and the matches of each."""
+        if not names:
+            return False, {}
+        updated, matches = self.step(self.together(tuple(names)))
+        self.count(matches)
+        if updated:
+            self.guard()
+        return updated, matches
+
+    def together(self, names: tuple[str, ...]) -> str:
+        """The ruleset that holds these rules."""
+        if names not in self.rulesets:
+            self.rulesets[names] = f"together{len(self.rulesets)}"
+            rulesets = " ".join([self.rulesets[names], *names])
+            self.engine(f"(unstable-combined-ruleset {rulesets})")
+        return self.rulesets[names]
+
+    def step(self, schedule: str) -> tuple[bool, dict[str, int]]:
+        """Run a schedule.
+
+        Raises Unsound when two different constants became equal.
+        """
+        result = self.engine.step(schedule)
+        if self.engine.size("clash"):
+            raise self.unsound()
+        return result
+
+    def analyse(self) -> None:
+        self.step("(saturate analysis)")
 
     def count(self, matches: dict[str, int]) -> None:
         for name, n in matches.items():
@@ -269,7 +309,7 @@ class _Run:
 
     def freeze(self, stop: str) -> Frozen:
         reader = _Reader(self.engine.egraph)
-        inputs, free, types = reader.inputs(), reader.table("fv"), reader.table("ty")
+        inputs, free, types = reader.inputs(), reader.table("fv"), reader.types()
         rows = reader.rows()
         matches = dict(sorted(self.matches.items()))
         made, growth = sorted(reader.made()), list(self.growth)
@@ -320,6 +360,11 @@ class _Reader:
     def table(self, name: str) -> dict[int, int]:
         number = self.egraph.value_to_i64
         return {self.id(r.inputs[0]): number(r.output) for r in self.functions[name].rows}
+
+    def types(self) -> dict[int, int]:
+        """Codes of the carried types: the narrowest that each class is known to have."""
+        found = self.table("traits").items()
+        return {c: (bits & -bits).bit_length() - 1 for c, bits in found}
 
     def made(self) -> list[tuple[int, int]]:
         number = self.egraph.value_to_i64

@@ -6,9 +6,10 @@
 (ra T)      the axes of running values inside                             by intersection
 (loose T)   the axes that leave a factor, or the sign, of the term alone, so that it can leave a
             sum over them; bit 62 marks a class where a number stands     by union
+(up T)      the axes of reductions whose body has the term as a factor    by union
 ```
 
-One rule a constructor sets all four, as the number of rules is what a small region pays for.
+One rule a constructor sets the first four, as the number of rules is what a small region pays for.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NUMBERS = ("Num", "Int", "Truth", "Odd")
 
 def tables() -> list[str]:
     """The functions that hold the masks."""
-    merges = {"fv": "&", "rd": "&", "ra": "&", "loose": "|"}
+    merges = {"fv": "&", "rd": "&", "ra": "&", "loose": "|", "up": "|"}
     return [f"(function {name} (T) i64 :merge ({m} old new))" for name, m in merges.items()]
 
 
@@ -38,6 +39,18 @@ def masks(constructors: Mapping[str, tuple[str, ...]]) -> list[str]:
         query = f"(= e (op_{name} a b)) (= f (fv a)) (= g (fv b))"
         other = "(& g (^ -1 f))" if name == "mul" else "0"
         rules.append(_text(query, f"(set (loose e) (| (& f (^ -1 g)) {other}))"))
+    return rules + _factors()
+
+
+def _factors() -> list[str]:
+    """What the body of a reduction is a product of, whatever reductions and masks stand between.
+    Maxima are left out: a factor does not leave them, but for one beside an exponential."""
+    rules = []
+    for monoid in ("sum", "argmax", "argmin"):
+        rules.append(_text(f"(= e (r_{monoid} i a))", "(set (up a) (<< 1 i))"))
+        rules.append(_text(f"(= e (r_{monoid} i a)) (= u (up e))", "(set (up a) u)"))
+    for form in ("(op_mul a b)", "(op_mul b a)", "(op_div a b)", "(op_neg a)", "(op_where c a b)"):
+        rules.append(_text(f"(= e {form}) (= u (up e))", "(set (up a) u)"))
     return rules
 
 
