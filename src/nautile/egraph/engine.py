@@ -23,6 +23,7 @@ __all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run"]
 _BATCH = 16
 _FACT_ROUNDS = 8
 _MATCHES, _REST = 200, 1  # of back-off: matches of a two-way rule at once, iterations of rest
+_LARGE = 1000  # rows from which directed rules are applied one by one
 _DIRECTED = 5  # a directed rule may match that many times as often
 
 
@@ -247,12 +248,17 @@ class _Run:
         return changed
 
     def direct(self, iteration: int) -> bool:
-        """Apply the directed rules that are awake."""
+        """Apply the directed rules that are awake: one by one in a large e-graph, where a single
+        rule may add so much that the budgets must be looked at."""
         awake = [n for n in self.directed if self.backoff.awake(n, iteration)]
-        updated, matches = self.apply(awake)
-        for name, count in matches.items():
-            self.backoff.matched(name, iteration, count)
-        return updated
+        large = self.engine.rows() > _LARGE
+        changed = False
+        for names in ([n] for n in awake) if large else [awake]:
+            updated, matches = self.apply(names)
+            changed |= updated
+            for name, count in matches.items():
+                self.backoff.matched(name, iteration, count)
+        return changed
 
     def apply(self, names: list[str]) -> tuple[bool, dict[str, int]]:
         """Apply rewrites at once; whether anything changed, and the matches of each."""
@@ -266,6 +272,8 @@ class _Run:
 
     def together(self, names: tuple[str, ...]) -> str:
         """The ruleset that holds these rules."""
+        if len(names) == 1:
+            return names[0]
         if names not in self.rulesets:
             self.rulesets[names] = f"together{len(self.rulesets)}"
             rulesets = " ".join([self.rulesets[names], *names])
