@@ -9,7 +9,7 @@ the next-best schedule of the same kernel.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Compiler", "architectures", "build", "compile_built"]
 
 HOPPER = ("sm_90", "sm_90a")
-PORTABLE = "mma.sync"
+PORTABLE, WARPGROUPS = "portable", "wgmma"  # paths of extract/
 _TRIES = 6  # kernels of one architecture that are compiled before the portable one is taken
 
 
@@ -48,9 +48,8 @@ def build(kernel: Kernel, options: Options) -> Built:
     """The kernel on the first schedule whose tiles fit, with the best implementation for the
     target's own architecture if there is one. Raises LoweringError where nothing covers it."""
     own = next(ways(kernel, options), None)
-    if own is None:
-        return _portable(kernel, options)
-    return replace(_portable(kernel, options, ranked=True), better=(own,))
+    made = _portable(kernel, options)
+    return made if own is None else replace(made, better=(own,))
 
 
 def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
@@ -60,17 +59,27 @@ def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
 
     if architecture_of(options.target) not in HOPPER:
         return
-    for candidate in schedules(kernel, options, _device(options)):
+    device = replace(_device(options), path=WARPGROUPS)
+    for candidate in schedules(kernel, options, device, WARPGROUPS):
+        if kernel.path != WARPGROUPS and not _pays(candidate, kernel):
+            return
         try:
-            yield from _hopper(candidate, options)
+            tiles = _tiles(candidate, options)
+            rows = [_variants(program) for program in tiles]
         except LoweringError:
             continue
+        yield from _implementations(candidate, tiles, rows)
 
 
-def _hopper(kernel: Kernel, options: Options) -> Iterator[Implementation]:
-    """One schedule for sm_90a, in every variant of its kernels: a kernel for each part."""
-    tiles = _tiles(kernel, options)
-    rows = [_variants(program) for program in tiles]
+def _pays(candidate: Kernel, kernel: Kernel) -> bool:
+    """Whether a schedule for the target's own architecture is faster than the portable one."""
+    return candidate.prediction.seconds < kernel.prediction.seconds
+
+
+def _implementations(
+    kernel: Kernel, tiles: Sequence[TileProgram], rows: Sequence[Sequence[CudaKernel]]
+) -> Iterator[Implementation]:
+    """One schedule in every variant of its kernels, one for each part."""
     for number in range(max(map(len, rows))):
         made = zip(tiles, (row[min(number, len(row) - 1)] for row in rows), strict=True)
         yield Implementation(kernel, tuple(Step((t,), cuda) for t, cuda in made))
@@ -86,14 +95,10 @@ def _variants(program: TileProgram) -> list[CudaKernel]:
     return list(islice(several(program), _TRIES)) if several else [emit.emit_hopper(program)]
 
 
-def _portable(kernel: Kernel, options: Options, *, ranked: bool = False) -> Built:
+def _portable(kernel: Kernel, options: Options) -> Built:
     """The kernel for every architecture; without the tensor cores where no schedule of those that
-    could have them fits. With `ranked` its schedule was chosen for another path, so those that suit
-    this one come first."""
-    device = _portable_device(options)
-    found = list(schedules(kernel, options, device))
-    if ranked and device != _device(options):
-        found = [*found[1:], found[0]]
+    could have them fits."""
+    found = list(schedules(kernel, options, _device(options), PORTABLE))
     try:
         return _first(found, _maker(options, fitting=True))
     except LoweringError:
@@ -132,12 +137,15 @@ def _first(
     raise cause or LoweringError("the kernel has no schedule that lowers")
 
 
-def schedules(kernel: Kernel, options: Options, device: Device) -> Iterator[Kernel]:
-    """The kernel itself, then the same parts under their next-best common schedules."""
+def schedules(kernel: Kernel, options: Options, device: Device, path: str) -> Iterator[Kernel]:
+    """The kernel itself if its tiles are meant for the path, then the same parts under the
+    next-best common schedules of that path."""
     from nautile.extract.together import alternatives
 
-    yield kernel
-    for parts, prediction in alternatives(kernel, device, numerics=options.numerics):
+    if kernel.path == path:
+        yield kernel
+    found = alternatives(kernel, device, numerics=options.numerics, path=path)
+    for parts, prediction in found:
         if parts != kernel.parts:
             yield replace(kernel, parts=parts, prediction=prediction)
 
@@ -146,12 +154,6 @@ def _device(options: Options) -> Device:
     from nautile import extract
 
     return extract.device(options.target)
-
-
-def _portable_device(options: Options) -> Device:
-    """The target as code that runs on every card sees it."""
-    device = _device(options)
-    return device if device.path == PORTABLE else replace(device, path=PORTABLE)
 
 
 # ---- compilation ---------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def _compiled(built: Built, options: Options, compiler: Compiler, wanted: tuple[
         if error.code != "gate":
             raise
         make = _maker(options)
-        found = schedules(built.kernel, options, _portable_device(options))
+        found = schedules(built.kernel, options, _device(options), PORTABLE)
         next(found)  # the one that was refused
         return _first(found, lambda kernel: _accepted(make(kernel), compiler, wanted), error)
 
