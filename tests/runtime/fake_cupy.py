@@ -44,6 +44,8 @@ class Machine:
         self.kernels: dict[str, Callable[..., None]] = {}
         self.stream = 0
         self.streams: list[int] = []
+        self.captured: list[Callable[[], None]] | None = None
+        self.capturing = -1
 
     def module(self) -> Any:
         """The object to put in sys.modules as cupy."""
@@ -57,6 +59,13 @@ class Machine:
         fake.arange = lambda *steps, dtype: device(np.arange(*steps, dtype=dtype))
         fake.asarray = lambda value, dtype=None: device(np.asarray(value, dtype=dtype))
         return fake
+
+    def do(self, stream: int, action: Callable[[], Any]) -> None:
+        """Run what was submitted to a stream, or note it where the stream captures."""
+        if self.captured is not None and stream == self.capturing:
+            self.captured.append(action)
+        else:
+            action()
 
     def _no_dlpack(self, value: Any) -> Any:
         raise TypeError("not a device array")
@@ -78,7 +87,7 @@ class Machine:
                 "sharedMemPerBlockOptin": self.shared, "l2CacheSize": 4096, "name": b"Fake",
             },
             memGetInfo=lambda: (1 << 30, 1 << 30),
-            memsetAsync=lambda p, v, n, s: ctypes.memset(p, v, n),
+            memsetAsync=lambda p, v, n, s: self.do(s, lambda: ctypes.memset(p, v, n)),
             memcpyAsync=lambda d, s, n, k, t: None,
             memcpyDeviceToDevice=3,
             pointerGetAttributes=lambda p: SimpleNamespace(device=0),
@@ -127,7 +136,24 @@ class _Stream:
         self.machine.stream = 0
 
     def synchronize(self) -> None:
-        return None
+        if self.ptr == self.machine.capturing:
+            raise RuntimeError("cudaErrorStreamCaptureUnsupported")
+
+    def begin_capture(self) -> None:
+        assert self.ptr != 0
+        self.machine.captured, self.machine.capturing = [], self.ptr
+
+    def end_capture(self) -> Any:
+        actions = self.machine.captured or []
+        self.machine.captured, self.machine.capturing = None, -1
+
+        def replay(stream: Any) -> None:
+            self.machine.stream, before = stream.ptr, self.machine.stream
+            for action in actions:
+                action()
+            self.machine.stream = before
+
+        return SimpleNamespace(launch=replay)
 
 
 class _Kernel:
@@ -137,6 +163,11 @@ class _Kernel:
 
     def __call__(self, grid: Any, block: Any, arguments: Any, *, shared_mem: int) -> None:
         assert shared_mem <= self.max_dynamic_shared_size_bytes
+        self.machine.do(
+            self.machine.stream, lambda: self._run(tuple(grid), tuple(block), arguments, shared_mem)
+        )
+
+    def _run(self, grid: Any, block: Any, arguments: Any, shared_mem: int) -> None:
         self.machine.launches.append((self.name, grid, block, shared_mem))
         self.machine.streams.append(self.machine.stream)
         action = self.machine.kernels.get(self.name)

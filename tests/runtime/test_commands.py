@@ -110,6 +110,9 @@ def test_bench_reports_medians_and_least_bytes(folder: Path, machine: Machine) -
     assert report["ms"] == pytest.approx(0.5 / (rounds * report["input_sets"]))
     assert report["of_copy"] == pytest.approx(report["gb_per_s"] / report["copy_gb_per_s"])
     assert report["gpu"] == "Fake"
+    assert report["graph"] is True
+    assert set(report["latency_ms"]) == {"launch", "graph"}
+    assert all(0 < t < 1e4 for t in report["latency_ms"].values())
     with pytest.raises(LaunchError, match="at least 1"):
         bench_command(folder, repeats=0)
 

@@ -171,6 +171,26 @@ def test_every_call_has_counters_of_its_own(program: Program, machine: Machine) 
     assert len(set(seen)) == 2
 
 
+def test_a_graph_of_maps_and_counters(program: Program, machine: Machine) -> None:
+    arrays = given()
+    graph = program.bind(arrays).graph()
+    for _ in range(3):
+        y = graph.launch()["y"]
+    np.testing.assert_array_equal(np.asarray(y), expected(arrays))
+    assert launched(machine) == ["scale_tma", "shift"] * 3
+
+
+def test_kernels_of_one_implementation_follow_one_another(
+    tmp_path: Path, machine: Machine, driver: Driver
+) -> None:
+    both = Variant(entry().kernels, "two kernels")
+    only = replace(entry(), kernels=entry().kernels[:1], variants=((both,),))
+    path = write_entries(tmp_path / "bundle", [only], target="h200")
+    arrays = given()
+    np.testing.assert_array_equal(np.asarray(Bundle.load(path).run(arrays)["y"]), expected(arrays))
+    assert launched(machine) == ["scale", "shift"]
+
+
 def test_sources_and_machine_code_of_both_are_there(program: Program, machine: Machine) -> None:
     names = {p.name for p in program.bundle.folder.iterdir()}
     assert {"scale_tma.sm_90a.cu", "scale_tma.sm_90a.cubin", "scale.cu", "scale.sm_80.cubin"} <= (

@@ -2,7 +2,7 @@
 
 `program.bind` checks the arguments, takes the first implementation of each launch that runs on the
 device, encodes its tensor maps and allocates what is not given; the `Call` that it returns
-launches, as often as wanted, and can be captured in a CUDA graph. Needs NumPy and CuPy alone.
+launches, as often as wanted, and becomes a CUDA graph by `graph`. Needs NumPy and CuPy alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nautile.errors import LaunchError
 from nautile.runtime import arrays
 from nautile.runtime.arrays import View
 from nautile.runtime.device import cupy, require, stream_of
+from nautile.runtime.graph import Graph, captured
 from nautile.runtime.loading import first_able, load
 from nautile.runtime.maps import tensor_map
 
@@ -52,6 +53,14 @@ class Call:
                     cupy().cuda.runtime.memsetAsync(pointer, 0, nbytes, on.ptr)
                 step.kernel(step.grid, step.block, step.arguments, shared_mem=step.shared)
         return self.outputs
+
+    def graph(self) -> Graph:
+        """The launches as one CUDA graph, captured now and replayed with its `launch`. LaunchError
+        where they cannot be captured."""
+        with cupy().cuda.Device(self.device):
+            stream = cupy().cuda.Stream(non_blocking=True)
+            made = captured(stream, lambda: self.launch(stream))
+        return Graph(self.outputs, self.device, made, self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 from nautile.errors import LaunchError
 from nautile.runtime.device import cupy
 from nautile.runtime.draw import inputs
+from nautile.runtime.graph import captured
 from nautile.runtime.launch import Call, Program
 
 __all__ = ["Times", "bench", "copy_bandwidth", "measure"]
@@ -60,6 +61,7 @@ def bench(program: Program, repeats: int = 100, seed: int = 0) -> dict[str, Any]
         **times.as_dict(),
         "kernels": len(program.launches),
         "input_sets": len(calls),
+        "latency_ms": _latencies(calls[0], stream, repeats),
         "least_bytes": least,
         "gb_per_s": rate,
         "copy_gb_per_s": copied,
@@ -75,7 +77,7 @@ def measure(actions: Sequence[Callable[[], Any]], stream: Any, repeats: int) -> 
     stream.synchronize()
     per_round = _elapsed(stream, lambda: [a() for a in actions])
     rounds = max(1, min(50, math.ceil(_SAMPLE_MS / max(per_round, 1e-3))))
-    replay, graph = _captured(stream, lambda: [a() for _ in range(rounds) for a in actions])
+    replay, graph = _replay(stream, lambda: [a() for _ in range(rounds) for a in actions])
     _warm(stream, replay)
     count = rounds * len(actions)
     taken = [_elapsed(stream, replay) / count for _ in range(repeats)]
@@ -98,6 +100,25 @@ def copy_bandwidth(stream: Any, repeats: int = 10) -> float:
     return 2 * _COPY_BYTES / statistics.median(taken) / 1e6
 
 
+def _latencies(call: Call, stream: Any, repeats: int) -> dict[str, float]:
+    """Milliseconds from the host's request to the end of its one run on an idle device: by launches
+    one by one, and by a replay of their graph."""
+    ways: dict[str, Callable[[], Any]] = {"launch": partial(call.launch, stream)}
+    with contextlib.suppress(LaunchError):  # a driver that cannot capture can still launch
+        ways["graph"] = partial(call.graph().launch, stream)
+    return {name: _waited(stream, action, repeats) for name, action in ways.items()}
+
+
+def _waited(stream: Any, action: Callable[[], Any], repeats: int) -> float:
+    taken = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        action()
+        stream.synchronize()
+        taken.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(taken[1:])  # the first one uploads the graph
+
+
 def _calls(program: Program, seed: int) -> list[Call]:
     """The program bound to as many sets of arrays as it takes to pass the L2 cache."""
     calls = [program.bind(inputs(program, seed))]
@@ -112,14 +133,11 @@ def _calls(program: Program, seed: int) -> list[Call]:
     return calls
 
 
-def _captured(stream: Any, action: Callable[[], Any]) -> tuple[Callable[[], Any], bool]:
+def _replay(stream: Any, action: Callable[[], Any]) -> tuple[Callable[[], Any], bool]:
+    """The action as a graph, or itself where it cannot be captured; and whether it is one."""
     try:
-        with stream:
-            stream.begin_capture()
-            action()
-            graph = stream.end_capture()
-    except (AttributeError, RuntimeError):
-        _end_capture(stream)
+        graph = captured(stream, action)
+    except LaunchError:
         return action, False
     return (lambda: graph.launch(stream)), True
 
@@ -132,12 +150,6 @@ def _warm(stream: Any, action: Callable[[], Any]) -> None:
     while time.monotonic() < until:
         action()
         stream.synchronize()
-
-
-def _end_capture(stream: Any) -> None:
-    """Leave capture mode after a failure; the stream would refuse everything else."""
-    with contextlib.suppress(AttributeError, RuntimeError):
-        stream.end_capture()
 
 
 def _elapsed(stream: Any, action: Callable[[], Any]) -> float:
