@@ -158,7 +158,8 @@ class Waiting:
 def wrappers(products: Iterable[Product], waits: Iterable[Waiting]) -> str:
     """The definitions, each once, in the order of their names. They stand after the blocks of
     device/sm90.cuh."""
-    texts = {w.name: w.text() for w in (*products, *waits)}
+    made: list[Product | Waiting] = [*products, *waits]
+    texts = {w.name: w.text() for w in made}
     return "\n\n".join(texts[name] for name in sorted(texts)) + "\n"
 
 
