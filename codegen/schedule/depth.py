@@ -31,23 +31,27 @@ __all__ = ["cut_depth"]
 STEP_BYTES = 128
 
 
-def cut_depth(program: TileProgram) -> TileProgram:
-    """The program with every free depth cut to 128 bytes of operand a step."""
+def cut_depth(program: TileProgram, *, exact: bool = False) -> TileProgram:
+    """The program with every free depth cut to 128 bytes of operand a step; with `exact`, smaller
+    steps are raised to as much."""
     structure = analyse(program)
-    steps = _steps(structure)
+    steps = _steps(structure, exact)
     if not steps:
         return program
     body = _wrap(structure, program.body, (), steps)
     return replace(program, body=body, tiles={**program.tiles, **steps})
 
 
-def _steps(structure: Structure) -> dict[Axis, int]:
+def _steps(structure: Structure, exact: bool) -> dict[Axis, int]:
     """The new tile of each axis to cut."""
     steps: dict[Axis, int] = {}
     blocked = _fixed(structure)
     for c in structure.contractions.values():
         step = STEP_BYTES // DTYPES[c.operand].bytes if DTYPES[c.operand].bytes > 1 else 64
-        if c.axis not in blocked and structure.program.tiles[c.axis] > step < c.axis.extent:
+        if exact:
+            step = STEP_BYTES // DTYPES[c.operand].bytes
+        tile = structure.program.tiles[c.axis]
+        if c.axis not in blocked and step < c.axis.extent and (tile > step or exact):
             steps[c.axis] = step
     return steps
 

@@ -25,7 +25,7 @@ from nautile.codegen.memory import (
     Wait,
 )
 
-__all__ = ["show_memory"]
+__all__ = ["show_memory", "show_operation"]
 
 
 def show_memory(program: MemoryProgram) -> str:
@@ -62,10 +62,11 @@ def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
             yield f"{pad}for each block of {', '.join(map(str, op.axes))}"
             yield from _body(op.body, depth + 1)
         else:
-            yield pad + _line(op)
+            yield pad + show_operation(op)
 
 
-def _line(op: Operation) -> str:
+def show_operation(op: object) -> str:
+    """One operation on a line; its name alone where it has nothing to say."""
     match op:
         case Fetch(ring, ahead) | Gather(ring, ahead) | Place(ring, ahead):
             return f"{type(op).__name__.lower()} {ring.name} of block +{ahead}"

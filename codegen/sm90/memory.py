@@ -1,11 +1,12 @@
-"""Memory programs with warp roles: a producer warp that fills rings of slots by the copy engine (TMA),
-and consumer warpgroups that multiply, compute and store. Typed operations; the printer decides nothing.
+"""Memory programs with warp roles: a producer warp that fills rings of slots by the copy engine
+(TMA), and consumer warpgroups that multiply, compute and store. The printer decides nothing.
 
 ```
-RoleProgram ::= name, geometry, grid, tiles, rings, accumulators, fragments, maps, producer, consumer
+RoleProgram ::= name, geometry, grid, tiles, rings, accumulators, fragments, producer, consumer
 Ring        ::= stages of a slot that holds Boxes, with a full and an empty barrier a slot
 Box         ::= a tile as TMA brings it: panels of 128 bytes x rows, swizzled, and where it lies
-Accumulator ::= an array of registers; fragments of joined contractions are ranges of one
+Accumulator ::= an array of registers; the values that lie in it are ranges of it, each from where
+                the one before is no longer needed, or side by side where contractions are joined
 Operation   ::= Tiles(body)                      the output tiles of this block, one after another
               | Stream(axes, bounds, first, body)
                                                  the blocks of a nest of axes: `first` for the first
@@ -13,18 +14,22 @@ Operation   ::= Tiles(body)                      the output tiles of this block,
  producer     | WaitEmpty(ring)                  the slot at the ring's cursor is free
               | Fill(ring)                       expect its bytes; TMA loads of every box into it
  both         | Advance(ring)                    the cursor moves to the next slot
-              | Skip(ring, axes)                 ... by as many slots as another's tile takes
+              | Skip(ring, axes, others)         ... past the slots of other warpgroups' tiles
  consumer     | WaitFull(ring)                   the slot at the cursor has landed
               | Release(ring, age)               this warp no longer reads the slot `age` before the
                                                  cursor's (nothing where the stream has none)
-              | Fence                            registers and earlier products, before the next ones
+              | Fence                            registers and earlier products before the next ones
+              | Begin(target)                    an accumulator holds nothing yet
               | Issue(pairs, left, start)        asynchronous: accumulators += left x right
               | CommitGroup                      close the group of products issued so far
               | WaitGroup(pending, pinned)       all but so many groups are done; `pinned` registers
                                                  (written or read by products) are touched after it
               | Pin(source)                      what computed `source` stays before the next wait
-              | PairSync | PairArrive            this warpgroup's turn; the next one's
-              | StoreTile(buffer, map, source)   through shared memory (stmatrix) and a TMA store
+              | PairStart | PairSync | PairArrive
+                                                 the first warpgroup's turn; this one's; the next's
+              | Mask(target, keep, constant)     elements that a predicate drops, in partial blocks
+              | MaskTail(target, constant)       elements past the extent of the columns' axis
+              | StoreTile(buffer, map, value)    through shared memory (stmatrix) and a TMA store
  of sm80      | Clear | Pointwise | FoldRow | Settle | Rescale | Keep | Pack | Store
 ```
 
@@ -51,23 +56,27 @@ from nautile.codegen.memory import (
     Settle,
     Store,
 )
+from nautile.codegen.sm90.boxes import PANEL_BYTES, Accumulator, Box, Geometry, Ring
 from nautile.codegen.source import TensorMap
 from nautile.codegen.tile import Bounds
-from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Buffer, Term
 
 __all__ = [
     "PANEL_BYTES",
     "Accumulator",
     "Advance",
+    "Begin",
     "Box",
     "CommitGroup",
     "Fence",
     "Fill",
     "Geometry",
     "Issue",
+    "Mask",
+    "MaskTail",
     "Operation",
     "PairArrive",
+    "PairStart",
     "PairSync",
     "Pin",
     "Release",
@@ -82,100 +91,6 @@ __all__ = [
     "WaitGroup",
     "operations",
 ]
-
-PANEL_BYTES = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """The block. `rows` of a tile are divided among `consumers` warpgroups, each of which has
-    `fragments` times 64 of them. With `alternate` every warpgroup has a tile to itself and they take
-    tiles in turn (ping-pong), else they share one (cooperative)."""
-
-    row: Axis
-    rows: int
-    consumers: int
-    alternate: bool = False
-    group: int = 8
-
-    @property
-    def threads(self) -> int:
-        """The producer's warpgroup, of which one thread works, and the consumers."""
-        return 128 * (1 + self.consumers)
-
-    @property
-    def fragments(self) -> int:
-        """64-row fragments of a warpgroup."""
-        return self.rows // (64 if self.alternate else 64 * self.consumers)
-
-    @property
-    def arrivals(self) -> int:
-        """Warps that release a slot."""
-        return 4 if self.alternate else 4 * self.consumers
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """rows x columns elements, `inner` contiguous: panels of 128 bytes of `inner`, each `rows` rows of
-    128 bytes whose 16-byte chunks are permuted (chunk ^ row % 8). `places` are the coordinates of
-    the tile's first element in the map, fastest first; a panel is one load, `inner` further."""
-
-    name: str
-    outer: Axis
-    inner: Axis
-    rows: int
-    columns: int
-    element: str
-    map: TensorMap
-    places: tuple[Term, ...]
-    offset: int = 0
-
-    @property
-    def panel(self) -> int:
-        """Elements of `inner` in a panel."""
-        return PANEL_BYTES // DTYPES[self.element].bytes
-
-    @property
-    def panels(self) -> int:
-        return -(-self.columns // self.panel)
-
-    @property
-    def panel_bytes(self) -> int:
-        return self.rows * PANEL_BYTES
-
-    @property
-    def bytes(self) -> int:
-        return self.panels * self.panel_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """`stages` slots of `slot_bytes` at `offset` in shared memory; barriers of 8 bytes at
-    `barriers`: full[stages], then empty[stages]. A ring that `stays` is filled once a tile."""
-
-    name: str
-    stages: int
-    boxes: tuple[Box, ...]
-    slot_bytes: int
-    offset: int
-    barriers: int
-    arrivals: int
-    stays: bool = False
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that TMA brings into a slot."""
-        return sum(b.bytes for b in self.boxes)
-
-
-@dataclass(frozen=True, slots=True)
-class Accumulator:
-    """`registers` f32 of a thread for each 64-row fragment; `parts` are the fragments of values
-    that lie in it, with the register that each begins at."""
-
-    name: str
-    registers: int
-    parts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +132,14 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Past the slots of a tile that another warpgroup takes: as many as the blocks of `axes`."""
+    """Past the slots of the tiles that other warpgroups take, each as many as the blocks of `axes`:
+    those `before` this warpgroup's first tile (as many tiles as its number), or those `between` two
+    of its tiles."""
 
     ring: Ring
     axes: tuple[Axis, ...]
     tiles: tuple[int, ...]
+    others: str = "between"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +154,21 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
-    pass
+class Fence: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The first Issue into `target` that follows starts at 0, if it is one that says "begun"."""
+
+    target: Accumulator
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
     """target += left x right over `depth` positions of `axis`, for the joined right boxes of
     `pairs` one product `columns` wide. `start` tells when the accumulator begins at 0: "fresh" at
-    every issue, "stream" at the first issue of the enclosing stream, "carried" never. `left` is a
+    every issue, "begun" at the first since Begin, "carried" never. `left` is a
     box, or a packed fragment of registers."""
 
     target: Accumulator
@@ -281,6 +205,11 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class PairStart:
+    """The last warpgroup, before it has done anything, arrives for the first."""
+
+
+@dataclass(frozen=True, slots=True)
 class PairSync:
     pass
 
@@ -291,17 +220,38 @@ class PairArrive:
 
 
 @dataclass(frozen=True, slots=True)
+class Mask:
+    """target = keep ? target : constant, in blocks of the enclosing stream that are not whole."""
+
+    target: Fragment
+    keep: Term
+    constant: float
+
+
+@dataclass(frozen=True, slots=True)
+class MaskTail:
+    """Elements whose column lies past its axis' extent become `constant`."""
+
+    target: Fragment
+    constant: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoreTile:
-    """A warpgroup's rows in panels of 128 bytes, through two buffers of 8 KiB at `staging` (its own
-    pair of buffers), each stored by TMA at `places` (the tile's first element, fastest first; the
-    axis of the rows is number `row_place`)."""
+    """A warpgroup's rows of `value` over `columns` of `column`, in panels of 128 bytes, through two
+    buffers of 8 KiB for each 64-row fragment, at `staging` (one warpgroup's after the other's),
+    each stored by TMA at `places` (those of the tile's first element, fastest first; number
+    `row_place` is that of the rows)."""
 
     buffer: Buffer
     map: TensorMap
     places: tuple[Term, ...]
     row_place: int
-    source: Fragment
+    value: Term
+    column: Axis
+    columns: int
     staging: int
+    precise: bool = False
 
 
 Operation = (
@@ -314,12 +264,16 @@ Operation = (
     | WaitFull
     | Release
     | Fence
+    | Begin
     | Issue
     | CommitGroup
     | WaitGroup
     | Pin
+    | PairStart
     | PairSync
     | PairArrive
+    | Mask
+    | MaskTail
     | StoreTile
     | Clear
     | Pointwise
@@ -334,8 +288,10 @@ Operation = (
 
 @dataclass(frozen=True, slots=True)
 class RoleProgram:
-    """One persistent kernel over `grid` (axes with their tiles, outermost first). `registers` are the
-    producer's and the consumers' a thread; None leaves what the launch gives."""
+    """One persistent kernel of `blocks` over `grid` (axes with their tiles, outermost first).
+    `registers` are the producer's and the consumers' a thread; None leaves what the launch gives.
+    Two words of shared memory at `words`: the tile's number that is handed on, and what Pin may
+    overwrite."""
 
     name: str
     geometry: Geometry
@@ -348,6 +304,7 @@ class RoleProgram:
     consumer: tuple[Operation, ...]
     registers: tuple[int, int] | None
     shared_bytes: int
+    words: int
     blocks: int
     heavy_first: bool = False
     comments: tuple[str, ...] = field(default=())

@@ -1,0 +1,105 @@
+"""The nouns of a memory program with roles: the block, boxes in rings of slots, accumulators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nautile.codegen.source import TensorMap
+from nautile.dtypes import DTYPES
+from nautile.terms import Axis, Term
+
+__all__ = ["PANEL_BYTES", "Accumulator", "Box", "Geometry", "Ring"]
+
+PANEL_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The block. `rows` of a tile are divided among `consumers` warpgroups, each of which has
+    `fragments` times 64 of them. With `alternate` every warpgroup has a tile to itself and they
+    take tiles in turn (ping-pong), else they share one (cooperative)."""
+
+    row: Axis
+    rows: int
+    consumers: int
+    alternate: bool = False
+    group: int = 8
+
+    @property
+    def threads(self) -> int:
+        """The producer's warpgroup, of which one thread works, and the consumers."""
+        return 128 * (1 + self.consumers)
+
+    @property
+    def fragments(self) -> int:
+        """64-row fragments of a warpgroup."""
+        return self.rows // (64 if self.alternate else 64 * self.consumers)
+
+    @property
+    def arrivals(self) -> int:
+        """Warps that release a slot."""
+        return 4 if self.alternate else 4 * self.consumers
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """rows x columns elements, `inner` contiguous: panels of 128 bytes of `inner`, each `rows` rows
+    of 128 bytes whose 16-byte chunks are permuted (chunk ^ row % 8). `places` are the coordinates
+    of the tile's first element in the map, fastest first; a panel is one load, `inner` further."""
+
+    name: str
+    outer: Axis
+    inner: Axis
+    rows: int
+    columns: int
+    element: str
+    map: TensorMap
+    places: tuple[Term, ...]
+    offset: int = 0
+
+    @property
+    def panel(self) -> int:
+        """Elements of `inner` in a panel."""
+        return PANEL_BYTES // DTYPES[self.element].bytes
+
+    @property
+    def panels(self) -> int:
+        return -(-self.columns // self.panel)
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.rows * PANEL_BYTES
+
+    @property
+    def bytes(self) -> int:
+        return self.panels * self.panel_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """`stages` slots of `slot_bytes` at `offset` in shared memory; barriers of 8 bytes at
+    `barriers`: full[stages], then empty[stages]. A ring that `stays` is filled once a tile."""
+
+    name: str
+    stages: int
+    boxes: tuple[Box, ...]
+    slot_bytes: int
+    offset: int
+    barriers: int
+    arrivals: int
+    stays: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that TMA brings into a slot."""
+        return sum(b.bytes for b in self.boxes)
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """`registers` f32 of a thread for each 64-row fragment; `parts` are the fragments of values
+    that lie in it, with the register that each begins at."""
+
+    name: str
+    registers: int
+    parts: tuple[tuple[str, int], ...]

@@ -1,0 +1,68 @@
+"""Rings: filling the slot at the cursor, moving the cursor, releasing slots; whose turn it is."""
+
+from __future__ import annotations
+
+from math import prod
+
+from nautile.codegen.sm90.context import Context
+from nautile.codegen.sm90.memory import PairArrive, PairStart, PairSync, Ring, Skip
+from nautile.codegen.sm90.store import coordinates
+
+__all__ = ["advance", "fill", "release", "skip", "turn"]
+
+
+def fill(ctx: Context, ring: Ring) -> None:
+    full = ctx.barrier(ring, "full")
+    if not ring.boxes:
+        ctx.emit(f"nt_barrier_arrive({full});")
+        return
+    ctx.emit(f"nt_barrier_expect({full}, {ring.bytes});")
+    for box in ring.boxes:
+        for panel in range(box.panels):
+            base = ctx.lies(box, ring)
+            more = panel * box.panel_bytes
+            to = f"{base} + {more}" if more else base
+            moved = {0: str(panel * box.panel)} if panel else {}
+            at = coordinates(ctx, box.places, moved)
+            name = f"nt_tma_load_{len(box.places)}d"
+            ctx.emit(f"{name}({to}, &{ctx.maps[box.map]}, {full}, {at});")
+
+
+def advance(ctx: Context, ring: Ring) -> None:
+    if ring.stages == 1:
+        ctx.emit(f"{ctx.parity(ring)} ^= 1;")
+        return
+    slot = f"slot_{ring.name}"
+    ctx.emit(f"if (++{slot} == {ring.stages}) {{ {slot} = 0; {ctx.parity(ring)} ^= 1; }}")
+
+
+def skip(ctx: Context, op: Skip) -> None:
+    blocks = prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
+    stages, slot = op.ring.stages, f"slot_{op.ring.name}"
+    others = "w" if op.others == "before" else str(ctx.roles.geometry.consumers - 1)
+    rounds = f"({slot} + {others} * {blocks}) / {stages}"
+    ctx.emit(f"{ctx.parity(op.ring)} ^= {rounds} & 1;")
+    ctx.emit(f"{slot} = ({slot} + {others} * {blocks}) % {stages};")
+
+
+def release(ctx: Context, ring: Ring, age: int) -> None:
+    if age == 0:
+        ctx.emit(f"if (lane == 0) nt_barrier_arrive({ctx.barrier(ring, 'empty')});")
+        return
+    slot = f"slot_{ring.name}"
+    before = f"({slot} == 0 ? {ring.stages - 1} : {slot} - 1)"
+    test = f"lane == 0{f' && {ctx.block} != {ctx.first}' * bool(ctx.block)}"
+    ctx.emit(f"if ({test}) nt_barrier_arrive({ctx.barrier(ring, 'empty', before)});")
+
+
+def turn(ctx: Context, op: PairStart | PairSync | PairArrive) -> None:
+    """Named barriers after those of the warpgroups' own: one for each turn."""
+    count = ctx.roles.geometry.consumers
+    first = 1 + count
+    match op:
+        case PairStart():
+            ctx.emit(f"if (w == {count - 1}) nt_named_arrive({first}, 256);")
+        case PairSync():
+            ctx.emit(f"nt_named_sync({first} + w, 256);")
+        case PairArrive():
+            ctx.emit(f"nt_named_arrive({first} + (w == {count - 1} ? 0 : w + 1), 256);")

@@ -1,0 +1,73 @@
+"""Tile programs with tensor-core contractions -> CUDA for sm_90a (TMA, mbarrier, wgmma)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nautile.codegen.schedule.depth import cut_depth
+from nautile.codegen.schedule.factor import factor
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Structure,
+    UnsupportedError,
+    analyse,
+)
+from nautile.codegen.sm90.kernel import print_kernel
+from nautile.codegen.sm90.memory import RoleProgram
+from nautile.codegen.sm90.options import Options
+from nautile.codegen.sm90.plan import plan
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import TileProgram
+from nautile.errors import LoweringError
+
+__all__ = ["CAPACITY", "emit_hopper", "emit_hopper_variants", "memory_program"]
+
+CAPACITY = "capacity"  # code of the error where other tiles of the same program would do
+
+
+def emit_hopper(program: TileProgram, options: Options | None = None) -> CudaKernel:
+    """The kernel of a program that the copy engine and wgmma cover; LoweringError for any other:
+    the portable emitters take it."""
+    try:
+        return print_kernel(memory_program(program, options))
+    except UnsupportedError as error:
+        raise _refusal(program, error) from error
+
+
+def emit_hopper_variants(
+    program: TileProgram, options: Options | None = None
+) -> Iterator[CudaKernel]:
+    """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
+    in whether warpgroups share a tile or take tiles in turn, and in the order of a loop's blocks."""
+    options = options or Options()
+    yield emit_hopper(program, options)
+    first = memory_program(program, options)
+    for other in (
+        replace(options, alternate=not first.geometry.alternate),
+        replace(options, descending=False),
+        replace(options, turns=False),
+    ):
+        try:
+            made = memory_program(program, other)
+        except LoweringError:
+            continue
+        if made != first:
+            yield print_kernel(made)
+
+
+def memory_program(program: TileProgram, options: Options | None = None) -> RoleProgram:
+    """The schedule that `emit_hopper` prints."""
+    try:
+        return plan(_analysed(program), options or Options())
+    except UnsupportedError as error:
+        raise _refusal(program, error) from error
+
+
+def _analysed(program: TileProgram) -> Structure:
+    return analyse(cut_depth(factor(program), exact=True))
+
+
+def _refusal(program: TileProgram, error: UnsupportedError) -> LoweringError:
+    code = CAPACITY if isinstance(error, CapacityError) else None
+    return LoweringError(f"{program.name}: {error}", code=code)

@@ -1,0 +1,90 @@
+"""Where a tile lies: the origins of the grid's axes from the tile's number.
+
+Row tiles and column tiles are walked in bands that share operands in the second-level cache;
+without a column tile, the outer indices of a band (heads) share what they stream.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from nautile.codegen.kernel_text import identifier
+from nautile.codegen.sm90.context import Context
+from nautile.codegen.sm90.memory import Issue, RoleProgram, Stream, operations
+from nautile.terms import Axis
+
+__all__ = ["block_count", "named", "origins"]
+
+L2_BYTES = 8 << 20
+
+
+def origins(ctx: Context) -> None:
+    """The origins of all axes of more than one tile, and the thread's first row."""
+    program, g = ctx.roles, ctx.roles.geometry
+    counts = {a: n for a, t in program.grid if (n := -(-a.extent // t)) > 1}
+    tiles = dict(program.grid)
+    column = _main_column(program, counts)
+    nr, nc = counts.get(g.row, 1), counts[column] if column else 1
+    others = [a for a in counts if a not in (g.row, column)]
+    nz = prod(counts[a] for a in others)
+    if column:
+        ctx.emit(f"const int z = number / {nr * nc};", f"const int inner = number % {nr * nc};")
+        _band(ctx, "inner", g.group, nr, nc, "tile_row", "tile_column")
+    else:
+        _band(ctx, "number", _heads(program), nz, nr, "z", "tile_row")
+    row = f"({nr - 1} - tile_row)" if program.heavy_first else "tile_row"
+    if g.row in counts:
+        ctx.emit(f"const int {named(ctx, g.row)} = {row} * {tiles[g.row]};")
+    if column:
+        ctx.emit(f"const int {named(ctx, column)} = tile_column * {tiles[column]};")
+    rest = "z"
+    for number, axis in enumerate(reversed(others)):
+        scale = f" * {tiles[axis]}" if tiles[axis] > 1 else ""
+        index = rest if number == len(others) - 1 else f"{rest} % {counts[axis]}"
+        index = index if " " not in index or not scale else f"({index})"
+        ctx.emit(f"const int {named(ctx, axis)} = {index}{scale};")
+        rest = f"{rest} / {counts[axis]}"
+    own = 0 if g.alternate or g.consumers == 1 else 64 * g.fragments
+    mine = f" + w * {own}" * (own > 0)
+    ctx.emit(f"const int row0 = {ctx.origin(g.row)}{mine} + (warp & 3) * 16 + (lane >> 2);")
+
+
+def named(ctx: Context, axis: Axis) -> str:
+    number = [a for a, _ in ctx.roles.tiles].index(axis)
+    ctx.origins[axis] = f"o{number}_{identifier(axis.name)}"
+    return ctx.origins[axis]
+
+
+def _band(ctx: Context, of: str, group: int, wide: int, deep: int, x: str, y: str) -> None:
+    """Index `of` as (x, y): x varies fastest inside bands of `group`."""
+    group = min(group, wide)
+    ctx.emit(f"const int band = {of} / {group * deep}, in_band = {of} % {group * deep};")
+    if wide % group:
+        left = f"{wide} - band * {group}"
+        ctx.emit(f"const int high = {left} < {group} ? {left} : {group};")
+    else:
+        ctx.emit(f"const int high = {group};")
+    ctx.emit(f"const int {x} = band * {group} + in_band % high, {y} = in_band / high;")
+
+
+def _main_column(program: RoleProgram, counts: dict[Axis, int]) -> Axis | None:
+    """The grid axis of several tiles that is the columns of some accumulator."""
+    issues = (o for o in operations(program.consumer) if isinstance(o, Issue))
+    for op in issues:
+        columns = (b.outer if b.inner == op.axis else b.inner for b, _ in op.pairs)
+        found = next((c for c in columns if counts.get(c, 1) > 1), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _heads(program: RoleProgram) -> int:
+    """How many outer indices to walk together, so that what they stream fits the cache."""
+    streams = [op for op in operations(program.producer) if isinstance(op, Stream)]
+    blocks = max((block_count(s) for s in streams), default=1)
+    moving = sum(r.slot_bytes for r in program.rings if not r.stays) or 1
+    return max(1, L2_BYTES // (blocks * moving))
+
+
+def block_count(op: Stream) -> int:
+    return prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))

@@ -1,0 +1,397 @@
+"""A memory program with roles as one CUDA kernel: persistent blocks of a producer and consumers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import prod
+
+from nautile.codegen.headers import inline
+from nautile.codegen.kernel_text import identifier
+from nautile.codegen.memory import (
+    Clear,
+    FoldRow,
+    Keep,
+    Pack,
+    Pointwise,
+    Rescale,
+    Settle,
+    Store,
+)
+from nautile.codegen.sm80.context import STORED
+from nautile.codegen.sm90 import elements
+from nautile.codegen.sm90.context import Context, context_of
+from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
+from nautile.codegen.sm90.grid import block_count, named, origins
+from nautile.codegen.sm90.memory import (
+    Advance,
+    Begin,
+    CommitGroup,
+    Fence,
+    Fill,
+    Issue,
+    Mask,
+    MaskTail,
+    Operation,
+    PairArrive,
+    PairStart,
+    PairSync,
+    Pin,
+    Release,
+    RoleProgram,
+    Skip,
+    StoreTile,
+    Stream,
+    Tiles,
+    WaitEmpty,
+    WaitFull,
+    WaitGroup,
+    operations,
+)
+from nautile.codegen.sm90.options import ALIGNMENT
+from nautile.codegen.sm90.products import issue, keeps, wait
+from nautile.codegen.sm90.store import LEADER, store, store_tile
+from nautile.codegen.sm90.text import show_memory
+from nautile.codegen.sm90.wgmma import wrappers
+from nautile.codegen.source import CudaKernel, TensorMap
+from nautile.terms import Buffer, Load, Term, walk
+
+__all__ = ["BODY", "print_kernel"]
+
+BODY = "// kernel"
+_CONSTANT = re.compile(r"\s*const (?:int|bool|nt_u32|nt_i64) (\w+) = [^,;]*;$")
+ARCHITECTURE = "sm_90a"
+
+
+def print_kernel(program: RoleProgram) -> CudaKernel:
+    """The CUDA text and its launch."""
+    reads, writes = _buffers(program)
+    buffers = {b: f"g_{number}_{identifier(b.name)}" for number, b in enumerate((*reads, *writes))}
+    maps = _maps(program)
+    counters = int(any(isinstance(o, Tiles) and o.order == "dynamic" for o in program.producer))
+    ctx = context_of(program, buffers, maps)
+    ctx.depth = 0
+    name = f"k_{identifier(program.name)}"
+    head = _section(ctx, lambda: _prelude(ctx, name, reads, writes, counters))
+    producer = _section(ctx, lambda: _producer(ctx))
+    consumer = _section(ctx, lambda: _consumer(ctx))
+    text = "\n".join([*head, *_pruned(producer), *_pruned(consumer), "}"]) + "\n"
+    notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
+    used = wrappers(ctx.products.values(), ctx.waits.values())
+    full = inline(f"{used}\n{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh", "sm90.cuh")
+    return CudaKernel(
+        name,
+        full,
+        (program.blocks, 1, 1),
+        program.geometry.threads,
+        program.shared_bytes,
+        tuple(b.name for b in (*reads, *writes)),
+        architecture=ARCHITECTURE,
+        maps=tuple(maps),
+        counters=counters,
+    )
+
+
+def _section(ctx: Context, write: Callable[[], None]) -> list[str]:
+    """The lines that a part of the printer writes."""
+    ctx.lines = []
+    write()
+    return ctx.lines
+
+
+def _pruned(lines: list[str]) -> list[str]:
+    """Without constants that nothing reads."""
+    while True:
+        uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
+        kept = [x for x in lines if not (m := _CONSTANT.match(x)) or uses[m.group(1)] > 1]
+        if len(kept) == len(lines):
+            return lines
+        lines = kept
+
+
+def _all(program: RoleProgram) -> list[Operation]:
+    return [*operations(program.producer), *operations(program.consumer)]
+
+
+def _maps(program: RoleProgram) -> dict[TensorMap, str]:
+    """The name of every tensor map, in the order of parameters."""
+    names: dict[TensorMap, str] = {}
+    boxes = [b.map for ring in program.rings for b in ring.boxes]
+    stores = [op.map for op in _all(program) if isinstance(op, StoreTile)]
+    for made in (*boxes, *stores):
+        same = sum(m.buffer == made.buffer for m in names)
+        if made not in names:
+            names[made] = f"map_{identifier(made.buffer)}{f'_{same + 1}' * (same > 0)}"
+    return names
+
+
+def _buffers(program: RoleProgram) -> tuple[list[Buffer], list[Buffer]]:
+    """What is read and written through pointers."""
+    reads: dict[Buffer, None] = {}
+    writes: dict[Buffer, None] = {}
+
+    def note(*terms: Term | None) -> None:
+        given = [t for t in terms if t is not None]
+        reads.update((t.buffer, None) for t in walk(*given) if isinstance(t, Load))
+
+    for op in _all(program):
+        match op:
+            case Pointwise(_, value, whole):
+                note(value, whole)
+            case Mask(_, keep, _):
+                note(keep)
+            case Stream(_, _, b, _, _, _):
+                note(b.first, b.stop, b.whole_first, b.whole_stop)
+            case StoreTile():
+                note(op.value)
+            case Store(buffer, places, _, _):
+                note(*places)
+                writes[buffer] = None
+    return list(reads), list(writes)
+
+
+def _prelude(
+    ctx: Context, name: str, reads: list[Buffer], writes: list[Buffer], counters: int
+) -> None:
+    program = ctx.roles
+    args = [f"const __grid_constant__ nt_map {m}" for m in ctx.maps.values()]
+    args += [f"const {STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in reads]
+    args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
+    args += ["int* __restrict__ counter"] * counters
+    ctx.emit(
+        f'extern "C" __global__ void __launch_bounds__({program.geometry.threads}, 1)',
+        f"{name}({', '.join(args)}) {{",
+        "extern __shared__ unsigned char memory[];",
+        f"const nt_u32 shared = (nt_shared(memory) + {ALIGNMENT - 1}) & ~{ALIGNMENT - 1}u;",
+    )
+    for ring in program.rings:
+        held = ", ".join(b.name for b in ring.boxes)
+        ctx.emit(
+            f"const nt_u32 in_{ring.name} = shared + {ring.offset};  // {ring.stages} x"
+            f" {ring.slot_bytes} bytes: {held}",
+            f"const nt_u32 full_{ring.name} = shared + {ring.barriers};",
+            f"const nt_u32 empty_{ring.name} = shared + {ring.barriers + 8 * ring.stages};",
+        )
+    ctx.emit("const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;")
+    ctx.emit("const int warpgroup = nt_uniform(threadIdx.x >> 7);", "if (threadIdx.x == 0) {")
+    ctx.emit(*[f"nt_map_prefetch(&{m});" for m in ctx.maps.values()])
+    for ring in program.rings:
+        several = ring.stages > 1
+        ctx.emit(f"for (int i = 0; i < {ring.stages}; i++) {{") if several else None
+        at = " + 8 * i" * several
+        ctx.emit(f"nt_barrier_init(full_{ring.name}{at}, 1);")
+        ctx.emit(f"nt_barrier_init(empty_{ring.name}{at}, {ring.arrivals});")
+        ctx.emit("}") if several else None
+    ctx.emit("nt_barrier_init_done();", "}", "__syncthreads();")
+
+
+# -- roles ------------------------------------------------------------------------------------
+
+
+def _producer(ctx: Context) -> None:
+    registers = ctx.roles.registers
+    ctx.emit("if (warpgroup == 0) {")
+    if registers:
+        ctx.emit(f"nt_give_registers<{registers[0]}>();")
+    ctx.emit("if (threadIdx.x == 0) {")
+    _cursors(ctx, 1)
+    _body(ctx, ctx.roles.producer)
+    ctx.emit("}")
+
+
+def _consumer(ctx: Context) -> None:
+    program = ctx.roles
+    ctx.emit("} else {")
+    if program.registers:
+        ctx.emit(f"nt_take_registers<{program.registers[1]}>();")
+    ctx.emit("const int w = warpgroup - 1;", "const int lane_column = (lane & 3) * 2;")
+    elements.declare(ctx)
+    _cursors(ctx, 0)
+    _body(ctx, program.consumer)
+    if any(isinstance(o, StoreTile) for o in _all(program)):
+        ctx.emit(f"if ({LEADER}) nt_bulk_wait<0>();")
+    ctx.emit("}")
+
+
+def _cursors(ctx: Context, parity: int) -> None:
+    """The slot of every ring that comes next, and the parity of the phase to wait for."""
+    for ring in ctx.roles.rings:
+        slot = f"int slot_{ring.name} = 0; " * (ring.stages > 1)
+        ctx.emit(f"{slot}nt_u32 parity_{ring.name} = {parity};")
+
+
+def _body(ctx: Context, body: Sequence[Operation]) -> None:
+    for op in body:
+        _operation(ctx, op)
+
+
+def _operation(ctx: Context, op: Operation) -> None:
+    match op:
+        case Tiles():
+            _tiles(ctx, op)
+        case Stream():
+            _stream(ctx, op)
+        case WaitEmpty(ring):
+            ctx.emit(f"nt_barrier_wait({ctx.barrier(ring, 'empty')}, {ctx.parity(ring)});")
+        case WaitFull(ring):
+            ctx.emit(f"nt_barrier_wait({ctx.barrier(ring, 'full')}, {ctx.parity(ring)});")
+        case Fill(ring):
+            fill(ctx, ring)
+        case Advance(ring):
+            advance(ctx, ring)
+        case Skip():
+            skip(ctx, op)
+        case Release(ring, age):
+            release(ctx, ring, age)
+        case Fence():
+            ctx.emit("nt_wgmma_fence();")
+        case CommitGroup():
+            ctx.emit("nt_wgmma_commit();")
+        case PairStart() | PairSync() | PairArrive():
+            turn(ctx, op)
+        case _:
+            _values(ctx, op)
+
+
+def _values(ctx: Context, op: Operation) -> None:
+    match op:
+        case Begin(target):
+            ctx.emit(f"int {keeps(ctx, target)} = 0;")
+        case Issue():
+            issue(ctx, op)
+        case WaitGroup():
+            wait(ctx, op)
+        case Pin():
+            elements.pin(ctx, op)
+        case Mask():
+            elements.mask(ctx, op)
+        case MaskTail():
+            elements.mask_tail(ctx, op)
+        case Pointwise():
+            elements.pointwise(ctx, op)
+        case FoldRow():
+            elements.fold(ctx, op)
+        case Settle():
+            elements.settle(ctx, op)
+        case Rescale():
+            elements.rescale(ctx, op)
+        case Pack():
+            elements.pack(ctx, op)
+        case Keep():
+            elements.keep(ctx, op)
+        case Clear():
+            elements.clear(ctx, op)
+        case StoreTile():
+            store_tile(ctx, op)
+        case Store():
+            store(ctx, op)
+
+
+# -- tiles ------------------------------------------------------------------------------------
+
+
+def _tiles(ctx: Context, op: Tiles) -> None:
+    """The tiles of this block; a dynamic number is drawn when the carrier's slot is free, and read
+    when it is full."""
+    total = prod(-(-a.extent // t) for a, t in ctx.roles.grid)
+    geometry = ctx.roles.geometry
+    if op.order == "static":
+        start, step = "blockIdx.x", "gridDim.x"
+        if geometry.alternate and not any(isinstance(o, Fill) for o in operations(op.body)):
+            start, step = "blockIdx.x + w * gridDim.x", f"{geometry.consumers} * gridDim.x"
+        ctx.emit(f"for (int number = {start}; number < {total}; number += {step}) {{")
+        origins(ctx)
+        _body(ctx, op.body)
+        ctx.emit("}")
+        return
+    ctx.emit("while (true) {")
+    for each in op.body:
+        _operation(ctx, each)
+        if isinstance(each, (WaitEmpty, WaitFull)) and each.ring == op.carrier:
+            _number(ctx, each, total)
+            origins(ctx)
+    ctx.emit("}")
+
+
+def _number(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
+    """Only the lane that releases the slot reads the word that the producer writes again then."""
+    word = f"shared + {ctx.roles.words}"
+    if isinstance(op, WaitEmpty):
+        ctx.emit(
+            "const int number = atomicAdd(counter, 1);",
+            f"if (number == {total - 1} + (int)gridDim.x) *counter = 0;  // the launch's last draw",
+            f"nt_store4({word}, number);",
+            f"if (number >= {total}) {{",
+            f"nt_barrier_arrive({ctx.barrier(op.ring, 'full')});",
+            "break;",
+            "}",
+        )
+        return
+    ctx.emit(
+        f"const int number = nt_uniform(lane == 0 ? nt_load4({word}) : 0);",
+        f"if (number >= {total}) break;",
+    )
+
+
+# -- streams ----------------------------------------------------------------------------------
+
+
+def _stream(ctx: Context, op: Stream) -> None:
+    name = identifier(op.axes[-1].name)
+    block, first, stop = f"block_{name}", f"first_{name}", f"stop_{name}"
+    blocks = block_count(op)
+    axes = ", ".join(map(str, op.axes))
+    ctx.emit(f"{{  // blocks of {identifier(axes) if not axes.isascii() else axes}")
+    _limits(ctx, op, first, stop, blocks)
+    if op.first:
+        start = f"{stop} - 1" if op.descending else first
+        ctx.emit("{", f"const int {block} = {start};")
+        _block(ctx, op, op.first, block, first, stop)
+        ctx.emit("}")
+    more = int(bool(op.first))
+    if op.descending:
+        head = f"for (int {block} = {stop} - {1 + more}; {block} >= {first}; {block}--) {{"
+    else:
+        begin = f"{first} + {more}" if more else first
+        head = f"for (int {block} = {begin}; {block} < {stop}; {block}++) {{"
+    ctx.emit("#pragma unroll 1", head)
+    _block(ctx, op, op.body, block, f"{stop} - 1" if op.descending else first, stop)
+    ctx.emit("}", "}")
+    for axis in op.axes:
+        ctx.origins.pop(axis, None)
+
+
+def _block(
+    ctx: Context, op: Stream, body: Sequence[Operation], block: str, first: str, stop: str
+) -> None:
+    rest = block
+    for axis, tile in reversed(list(zip(op.axes, op.tiles, strict=True))):
+        index = rest if axis == op.axes[0] else f"{rest} % {-(-axis.extent // tile)}"
+        index = index if index == block else f"({index})"
+        ctx.emit(f"const int {named(ctx, axis)} = {index} * {tile};")
+        rest = f"{rest} / {-(-axis.extent // tile)}"
+    b = op.bounds
+    ctx.block, ctx.first, ctx.whole = block, first, ""
+    if b.whole_first is not None or b.whole_stop is not None:
+        ctx.whole = "whole"
+        tests = [f"{block} >= {ctx.integer(b.whole_first)}"] if b.whole_first is not None else []
+        tests += [f"{block} < {ctx.integer(b.whole_stop)}"] if b.whole_stop is not None else []
+        ctx.emit(f"const bool whole = {' && '.join(tests)};")
+    _body(ctx, body)
+    ctx.block = ctx.whole = ""
+
+
+def _limits(ctx: Context, op: Stream, first: str, stop: str, blocks: int) -> None:
+    """First and last block, inside the extent, at least one of them."""
+    if op.bounds.first is None:
+        ctx.emit(f"const int {first} = 0;")
+    else:
+        ctx.emit(f"int {first} = {ctx.integer(op.bounds.first)};")
+        ctx.emit(f"{first} = {first} < 0 ? 0 : {first} > {blocks - 1} ? {blocks - 1} : {first};")
+    if op.bounds.stop is None:
+        ctx.emit(f"const int {stop} = {blocks};")
+    else:
+        ctx.emit(f"int {stop} = {ctx.integer(op.bounds.stop)};")
+        least = f"{stop} > {first} ? {stop} : {first} + 1"
+        ctx.emit(f"{stop} = {stop} > {blocks} ? {blocks} : {least};")

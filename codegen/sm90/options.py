@@ -1,0 +1,52 @@
+"""Schedule choices of a Hopper kernel that a tile program leaves open, and what the device holds.
+
+Registers. A consumer warpgroup of 128 threads has 64 rows (or two fragments of 64): a thread holds
+half of a fragment's columns, and a quarter of those of a packed operand. `CONSUMER_REGISTERS` tells
+how many a thread has by the number of consumers; `SPARE_REGISTERS` of them are for everything else.
+
+Shared memory: 232448 bytes a block, less 1024 for alignment. Two staging buffers of 8 KiB for each
+consumer that stores by TMA; the rings take the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ALIGNMENT",
+    "CONSUMER_REGISTERS",
+    "SHARED_LIMIT",
+    "SPARE_REGISTERS",
+    "STAGING_BYTES",
+    "Options",
+]
+
+SHARED_LIMIT = 232448
+ALIGNMENT = 1024
+STAGING_BYTES = 16384
+SPARE_REGISTERS = 40
+# consumers -> registers of the producer's threads and of the consumers': contractions, chains
+CONSUMER_REGISTERS: dict[int, tuple[tuple[int, int] | None, tuple[int, int] | None]] = {
+    1: (None, None),
+    2: ((40, 232), (24, 240)),
+    3: ((32, 160), (32, 160)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """None takes the default. `alternate`: consumer warpgroups take tiles in turn (ping-pong);
+    `turns`: those that share a tile of a chain issue in turn, so that one multiplies while another
+    computes; `dynamic`: tiles are drawn from a counter; `blocks`: how many are launched at most,
+    the device's multiprocessors; `group` row tiles are walked together for the second-level
+    cache."""
+
+    stages: int | None = None
+    consumers: int | None = None
+    alternate: bool | None = None
+    turns: bool = True
+    dynamic: bool | None = None
+    descending: bool | None = None
+    blocks: int = 132
+    group: int = 8
+    shared_limit: int = SHARED_LIMIT

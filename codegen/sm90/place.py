@@ -1,0 +1,150 @@
+"""Placement for the copy engine (TMA): an operand or an output as a view that one box walks.
+
+A view has two axes of its own, those of the tile, and at most one more, into which everything else
+that moves the tile (batch, heads, an outer loop) is gathered: its stride is the greatest common
+divisor of theirs. The extents of the tile's axes are the view's, so that whatever a ragged tile has
+beyond them is read as 0 and never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from nautile.codegen.affine import integer
+from nautile.codegen.schedule.affine import ONE, coefficient, inside, offset
+from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError
+from nautile.codegen.sm90.memory import PANEL_BYTES, Box
+from nautile.codegen.source import TensorMap
+from nautile.codegen.types import interval
+from nautile.dtypes import DTYPES
+from nautile.terms import Axis, Buffer, Cast, Const, Index, Load, Term
+
+__all__ = ["View", "box", "stored"]
+
+ALIGNMENT = 16  # bytes: strides and starts of views
+LARGEST_BOX = 256
+ELEMENTS = {
+    "bf16": ("bf16",),
+    "f16": ("f16",),
+    "tf32": ("tf32",),
+    "f8e4m3": ("f8e4m3",),
+    "f8e5m2": ("f8e5m2",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor map, the place of the tile in it, and which of its axes is the outer one."""
+
+    map: TensorMap
+    places: tuple[Term, ...]
+    outer: int
+
+
+def box(structure: Structure, c: Contraction, name: str, outside: Axis) -> Box:
+    """The box of a pure operand over its row or column axis and the contracted axis."""
+    load = _loaded(structure, name, c.operand)
+    form = offset(load)
+    inner = next((a for a in (c.axis, outside) if coefficient(form, a) == 1), None)
+    if inner is None:
+        raise UnsupportedError(f"{load.buffer.name} is contiguous along no axis of its tile")
+    if inner == outside and DTYPES[load.buffer.dtype].bytes != 2:
+        raise UnsupportedError(f"{load.buffer.dtype} operands must be contiguous along the depth")
+    outer = outside if inner == c.axis else c.axis
+    rows, columns = structure.width(outer), structure.width(inner)
+    if rows > LARGEST_BOX:
+        raise UnsupportedError(f"a box of {rows} rows")
+    made = view(load, inner, outer, rows)
+    return Box(name, outer, inner, rows, columns, load.buffer.dtype, made.map, made.places)
+
+
+def _loaded(structure: Structure, name: str, operand: str) -> Load:
+    """The one Load that an operand is, of a type that the products take as it is stored."""
+    value = structure.operand(name)
+    if isinstance(value, Cast) and value.dtype == operand:
+        value = value.argument
+    if not isinstance(value, Load):
+        raise UnsupportedError(f"{name} is computed on its way")
+    if value.buffer.dtype not in ELEMENTS.get(operand, ()):
+        raise UnsupportedError(f"{value.buffer.dtype} elements of {name} are rounded to {operand}")
+    return value
+
+
+def _output(load: Load, row: Axis, column: Axis) -> View | None:
+    """The view of an output that 64 rows x 128 bytes are stored to, or None where it has none."""
+    if coefficient(offset(load), column) != 1:
+        return None
+    try:
+        return view(load, column, row, 64)
+    except UnsupportedError:
+        return None
+
+
+def view(load: Load, inner: Axis, outer: Axis, rows: int) -> View:
+    """Rows of 128 bytes along `inner`, `rows` of them along `outer`."""
+    form, size = offset(load), DTYPES[load.buffer.dtype].bytes
+    step = coefficient(form, outer)
+    if not inside(load) or step is None or step <= 0:
+        raise UnsupportedError(f"{load.buffer.name} is not walked by steps along {outer}")
+    rest = {a: f for a, f in form.items() if a not in (Index(inner), Index(outer), ONE)}
+    least, most = _extremes(rest)
+    start = form.get(ONE, 0) + least
+    rest = {a: f for a, f in rest.items() if _moves(a)}
+    least, most = _extremes(rest)
+    axes: list[tuple[int, int, int, Term]] = [(step * size, outer.extent, rows, Index(outer))]
+    if rest:
+        unit = gcd(*rest.values())
+        axes.append((unit * size, (most - least) // unit + 1, 1, _place(rest, unit, least)))
+    axes.sort(key=lambda a: a[0])
+    if any(a[0] % ALIGNMENT for a in axes) or start * size % ALIGNMENT:
+        raise UnsupportedError(f"rows of {load.buffer.name} are not aligned to {ALIGNMENT} bytes")
+    made = TensorMap(
+        load.buffer.name,
+        load.buffer.dtype,
+        (inner.extent, *(a[1] for a in axes)),
+        tuple(a[0] for a in axes),
+        (PANEL_BYTES // size, *(a[2] for a in axes)),
+        PANEL_BYTES,
+        start * size,
+    )
+    places = (Index(inner), *(a[3] for a in axes))
+    return View(made, places, 1 + next(i for i, a in enumerate(axes) if a[3] is Index(outer)))
+
+
+def _moves(atom: Term) -> bool:
+    bounds = interval(atom)
+    return bounds is None or bounds[0] != bounds[1]
+
+
+def _extremes(form: Mapping[Term, int]) -> tuple[int, int]:
+    """The least and the largest sum of coefficient * atom."""
+    least = most = 0
+    for atom, factor in form.items():
+        bounds = interval(atom)
+        if bounds is None:
+            raise UnsupportedError("a tile lies where values from memory tell")
+        ends = (bounds[0] * factor, bounds[1] * factor)
+        least, most = least + min(ends), most + max(ends)
+    return least, most
+
+
+def _place(form: Mapping[Term, int], unit: int, least: int) -> Term:
+    total: Term = Const(-least // unit)
+    for atom, factor in form.items():
+        total = integer("add", integer("mul", atom, Const(factor // unit)), total)
+    return total
+
+
+def stored(
+    structure: Structure, buffer: Buffer, coordinates: tuple[Term, ...], column: Axis | None
+) -> View | None:
+    """The view through which the copy engine stores an output, or None where it cannot: elements of
+    16 bits, rows of aligned pieces of 128 bytes (the last may be cut by the extent)."""
+    if column is None or DTYPES[buffer.dtype].bytes != 2 or DTYPES[buffer.dtype].kind != "float":
+        return None
+    tile = structure.program.tiles[column]
+    if tile % (PANEL_BYTES // 2) and tile < column.extent:
+        return None
+    return _output(Load(buffer, coordinates), structure.row, column)

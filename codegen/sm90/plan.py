@@ -1,0 +1,387 @@
+"""Structure -> memory program with roles: rings, the software pipeline, the order of operations.
+
+Three schedules of a loop, by its structure alone:
+- lagged: products of operands from memory and nothing else. One group of products is in flight; a
+  slot is released one block late.
+- skewed: one batch of products of operands from memory, work on them, and one batch whose left
+  operand that work computes. The first batch of block j is issued before the second of block
+  j - 1, so that the tensor cores run under the work; warpgroups issue in turn.
+- in order: everything else; each batch is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nautile.codegen.memory import Clear, Rescale, Settle
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Structure,
+    UnsupportedError,
+)
+from nautile.codegen.sm90.covered import check
+from nautile.codegen.sm90.memory import (
+    Advance,
+    Begin,
+    CommitGroup,
+    Fence,
+    Fill,
+    Geometry,
+    Issue,
+    Operation,
+    PairArrive,
+    PairStart,
+    PairSync,
+    Release,
+    Ring,
+    RoleProgram,
+    Skip,
+    Stream,
+    Tiles,
+    WaitEmpty,
+    WaitFull,
+    WaitGroup,
+)
+from nautile.codegen.sm90.options import CONSUMER_REGISTERS, SPARE_REGISTERS, Options
+from nautile.codegen.sm90.rings import Placement, place
+from nautile.codegen.sm90.streams import (
+    Batch,
+    Item,
+    Nest,
+    heavy_first,
+    is_lagged,
+    is_skewed,
+    items,
+    only_first_partial,
+)
+from nautile.codegen.sm90.values import IDENTITY, Values
+from nautile.codegen.tile import Bounds, Fold, Map, Write
+
+__all__ = ["plan"]
+
+
+def plan(structure: Structure, options: Options) -> RoleProgram:
+    """The memory program; UnsupportedError for what this path does not cover, CapacityError where
+    other tiles of the same program would do."""
+    return _Planner(structure, options).program()
+
+
+@dataclass(slots=True)
+class _Planner:
+    structure: Structure
+    options: Options
+    root: Nest = field(init=False)
+    geometry: Geometry = field(init=False)
+    placement: Placement = field(init=False)
+    values: Values = field(init=False)
+
+    def program(self) -> RoleProgram:
+        source = self.structure.program
+        self.root = Nest((), Bounds(), items(self.structure, source.body))
+        check(self.structure)
+        self.values = Values(self.structure, self.root)
+        self.geometry = self._geometry()
+        dynamic = self._dynamic()
+        self.placement = place(
+            self.structure, self.root, self.geometry, self.options, dynamic, self._stages()
+        )
+        self.values.staging = self.placement.staging
+        consumer = self._consumer(dynamic)
+        registers = self._registers()
+        tiles = 1
+        for axis in source.grid:
+            tiles *= -(-axis.extent // source.tiles[axis])
+        return RoleProgram(
+            source.name,
+            self.geometry,
+            tuple((a, source.tiles[a]) for a in source.grid),
+            tuple(source.tiles.items()),
+            self.placement.rings,
+            self.values.accumulators,
+            tuple(self.values.fragments.values()),
+            self._producer(dynamic),
+            consumer,
+            registers,
+            self.placement.shared_bytes,
+            self.placement.words,
+            min(tiles, self.options.blocks),
+            heavy_first(self.structure),
+        )
+
+    # -- geometry -----------------------------------------------------------------------------
+
+    def _geometry(self) -> Geometry:
+        row = self.structure.row
+        rows = self.structure.program.tiles[row]
+        if rows % 64:
+            raise CapacityError(f"{rows} rows of {row} are no multiple of 64")
+        alternate = self.options.alternate
+        if alternate is None:
+            alternate = rows == 128 and self._alone() is not None and self._columns() <= 128
+        if alternate and (self._alone() is None or rows > 128):
+            raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
+        if alternate:
+            return Geometry(row, rows, 2, True, self.options.group)
+        consumers = self.options.consumers or min(rows // 64, 2 if rows == 256 else 3)
+        if rows % (64 * consumers) or consumers not in CONSUMER_REGISTERS:
+            raise CapacityError(f"{rows} rows of {row} for {consumers} warpgroups")
+        return Geometry(row, rows, consumers, False, self.options.group)
+
+    def _alone(self) -> Nest | None:
+        """The only loop, where it is a lagged one and no operand stays."""
+        nests = [i for i in self.root.items if isinstance(i, Nest)]
+        if len(nests) != 1 or not is_lagged(self.structure, nests[0]) or self.root.batches:
+            return None
+        moves = (
+            nests[0].axes[0] in self.structure.pure[t.name].free
+            for c in nests[0].batches[0].contractions
+            for t in (c.left, c.right)
+        )
+        return nests[0] if all(moves) else None
+
+    def _columns(self) -> int:
+        return sum(self.structure.width(c.column) for c in self.structure.contractions.values())
+
+    def _dynamic(self) -> bool:
+        if self.geometry.alternate:
+            return False
+        return heavy_first(self.structure) if self.options.dynamic is None else self.options.dynamic
+
+    def _stages(self) -> int:
+        """The most slots of a ring."""
+        chain = any(b.computed(self.structure) for b in _batches(self.root))
+        return self.options.stages or (2 if chain else 6)
+
+    def _registers(self) -> tuple[int, int] | None:
+        chain = any(b.computed(self.structure) for b in _batches(self.root))
+        given = CONSUMER_REGISTERS[self.geometry.consumers][chain]
+        held = self.values.registers() * self.geometry.fragments
+        if held + SPARE_REGISTERS > (given[1] if given else 255):
+            raise CapacityError(f"{held} registers of accumulators a thread")
+        return given
+
+    # -- the producer ---------------------------------------------------------------------------
+
+    def _producer(self, dynamic: bool) -> tuple[Operation, ...]:
+        body: list[Operation] = []
+        stay = self.placement.stay
+        if stay is not None:
+            body += [WaitEmpty(stay), Fill(stay), Advance(stay)]
+        for nest in (i for i in self.root.items if isinstance(i, Nest)):
+            fills: list[Operation] = []
+            for ring in self._rings(nest):
+                fills += [WaitEmpty(ring), Fill(ring), Advance(ring)]
+            if fills:
+                body.append(self._stream(nest, (), fills))
+        return (Tiles("dynamic" if dynamic else "static", tuple(body), stay),)
+
+    def _rings(self, nest: Nest) -> list[Ring]:
+        return [r for b in nest.batches if (r := self.placement.ring(b)) is not None]
+
+    def _stream(self, nest: Nest, first: Sequence[Operation], body: Sequence[Operation]) -> Stream:
+        b = nest.bounds
+        inline = self.structure.inline
+        terms = (b.first, b.stop, b.whole_first, b.whole_stop)
+        bounds = Bounds(*(None if t is None else inline(t) for t in terms))
+        tiles = tuple(self.structure.program.tiles[a] for a in nest.axes)
+        return Stream(nest.axes, tiles, bounds, tuple(first), tuple(body), self._descending(nest))
+
+    def _descending(self, nest: Nest) -> bool:
+        """From the last block down, where a mask or the extent cuts the last ones."""
+        if self.options.descending is not None:
+            return self.options.descending
+        if any(isinstance(i, Write) for i in nest.items) or len(nest.axes) > 1:
+            return False
+        b, axis = nest.bounds, nest.axes[0]
+        ragged = axis.extent % self.structure.program.tiles[axis] != 0
+        return b.stop is not None or (ragged and b.first is None)
+
+    # -- the consumers --------------------------------------------------------------------------
+
+    def _consumer(self, dynamic: bool) -> tuple[Operation, ...]:
+        before: list[Operation] = []
+        body: list[Operation] = []
+        stay = self.placement.stay
+        if stay is not None:
+            body.append(WaitFull(stay))
+        using = [i for i in self.root.items if self._uses_stay(i)]
+        for item in self.root.items:
+            last = stay if using and item is using[-1] else None
+            body += self._item(item, last)
+        if stay is not None and not using:
+            body += [Release(stay), Advance(stay)]
+        nest = self._alone()
+        if self.geometry.alternate and nest is not None:
+            skips = [(r, nest.axes, self._tiles(nest)) for r in self._rings(nest)]
+            before += [Skip(*s, others="before") for s in skips]
+            body += [Skip(*s) for s in skips]
+        if self.geometry.alternate or self._takes_turns():
+            before.insert(0, PairStart())
+        return (*before, Tiles("dynamic" if dynamic else "static", tuple(body), stay))
+
+    def _tiles(self, nest: Nest) -> tuple[int, ...]:
+        return tuple(self.structure.program.tiles[a] for a in nest.axes)
+
+    def _uses_stay(self, item: Item) -> bool:
+        batches = item.batches if isinstance(item, Nest) else [item]
+        return any(isinstance(b, Batch) and self.placement.stays(b) for b in batches)
+
+    def _takes_turns(self) -> bool:
+        if not self.options.turns or self.geometry.consumers == 1:
+            return False
+        return any(isinstance(i, Nest) and is_skewed(self.structure, i) for i in self.root.items)
+
+    def _item(self, item: Item, last: Ring | None) -> list[Operation]:
+        """The operations of an item of the root; `last` is released with it."""
+        done: list[Operation] = [] if last is None else [Release(last), Advance(last)]
+        match item:
+            case Batch():
+                return [*self._in_order(item, None), *done]
+            case Nest() if is_lagged(self.structure, item):
+                return [*self._lagged(item), *done]
+            case Nest() if is_skewed(self.structure, item):
+                return self._skewed(item, done)
+            case Nest():
+                return [*self._sequence(item), *done]
+        return self.values.operations(item, None)
+
+    def _lagged(self, nest: Nest) -> list[Operation]:
+        batch = nest.batches[0]
+        ring = self.placement.ring(batch)
+        issues, held = self.values.issues(batch, self.placement, "begun")
+        turn = self.geometry.alternate
+        if ring is None:
+            raise UnsupportedError("a loop over operands that do not move")
+        body = [
+            WaitFull(ring), Fence(), *issues, CommitGroup(), WaitGroup(1, held),
+            Release(ring, 1), Advance(ring),
+        ]  # fmt: skip
+        stream = self._stream(nest, (), body)
+        after: list[Operation] = [WaitGroup(0, held), Release(ring, 1)]
+        begin = _begins(issues)
+        return [*begin, *[PairSync()] * turn, stream, *[PairArrive()] * turn, *after]
+
+    def _skewed(self, nest: Nest, done: list[Operation]) -> list[Operation]:
+        scores, mixed = nest.batches
+        early, late = self.placement.ring(scores), self.placement.ring(mixed)
+        issue0, held0 = self.values.issues(scores, self.placement, "fresh")
+        packs, packed = self.values.packs(mixed)
+        issue1, held1 = self.values.issues(mixed, self.placement, "begun")
+        take0, free0 = _cursor(early)
+        take1, free1 = _cursor(late)
+        turn = self._takes_turns()
+        partial = self._partial_first(nest)
+        work0 = self._work(nest, True, True)
+        work = self._work(nest, not partial, not self._descending(nest))
+        first = [
+            *take0, Fence(), *issue0, CommitGroup(), WaitGroup(0, held0), *free0, *work0,
+            *self.values.tails(mixed, True), *packs,
+        ]  # fmt: skip
+        body = [
+            *take0, *[PairSync()] * turn, Fence(), *issue0, CommitGroup(),
+            *take1, *issue1, CommitGroup(), *[PairArrive()] * turn,
+            WaitGroup(1, held0), *free0, *work, self.values.pin(nest, mixed),
+            WaitGroup(0, (*held1, *held0, *packed)), *free1,
+            *self._rescales(mixed), *self.values.tails(mixed, not self._descending(nest)), *packs,
+        ]  # fmt: skip
+        stream = self._stream(nest, first, body)
+        stays = any(self.placement.stays(b) for b in (mixed,))
+        early_done, late_done = ([], done) if stays else (done, [])
+        settles = self._settles(nest)
+        return [
+            *self._clears(nest), *_begins(issue1), stream, *early_done,
+            *take1, Fence(), *issue1, CommitGroup(), *settles, WaitGroup(0, held1), *free1,
+            *late_done,
+        ]  # fmt: skip
+
+    def _partial_first(self, nest: Nest) -> bool:
+        """Whether only the first block that runs needs its mask."""
+        b = nest.bounds
+        if b.whole_first is None and b.whole_stop is None:
+            return False
+        return only_first_partial(nest, self.structure.program.tiles, self._descending(nest))
+
+    def _work(self, nest: Nest, masks: bool, tails: bool) -> list[Operation]:
+        found: list[Operation] = []
+        for item in nest.items:
+            if isinstance(item, (Map, Fold)):
+                found += self.values.operations(item, nest, masks=masks, tails=tails)
+        return found
+
+    def _rescales(self, batch: Batch) -> list[Operation]:
+        found: list[Operation] = []
+        for c in batch.contractions:
+            if c.statement.repair is not None:
+                factor = self.values.fragment(c.statement.repair)
+                found.append(Rescale((self.values.fragment(c.statement.target),), factor))
+        return found
+
+    def _clears(self, nest: Nest, products: bool = False) -> list[Operation]:
+        """What starts at its identity where a nest starts."""
+        found: list[Operation] = []
+        for item in nest.items:
+            if isinstance(item, Fold) and item.axis in nest.axes:
+                found.append(Clear(self.values.fragment(item.target), IDENTITY[item.monoid]))
+            if isinstance(item, Batch) and products:
+                for c in item.contractions:
+                    if nest.carries(c):
+                        found.append(Clear(self.values.fragment(c.statement.target)))
+        return found
+
+    def _settles(self, nest: Nest) -> list[Operation]:
+        return [
+            Settle(self.values.fragment(i.target), i.monoid)
+            for i in nest.items
+            if isinstance(i, Fold) and i.axis in nest.axes and not self.values.settled(i, nest)
+        ]
+
+    def _sequence(self, nest: Nest) -> list[Operation]:
+        """Every item in order."""
+        body: list[Operation] = []
+        for item in nest.items:
+            if isinstance(item, Batch):
+                body += self._rescales(item)
+                body += self._in_order(item, nest)
+            else:
+                assert not isinstance(item, Nest)
+                body += self.values.operations(item, nest)
+        stream = self._stream(nest, (), body)
+        return [*self._clears(nest, True), stream, *self._settles(nest)]
+
+    def _in_order(self, batch: Batch, nest: Nest | None) -> list[Operation]:
+        ring = self.placement.ring(batch)
+        take, free = _cursor(ring)
+        found: list[Operation] = [*take]
+        if batch.computed(self.structure):
+            packs, packed = self.values.packs(batch)
+            found += [*self.values.tails(batch, True), *packs]
+        else:
+            packed = ()
+        for start in ("carried", "fresh"):
+            chosen = [
+                c
+                for c in batch.contractions
+                if (start == "carried") == (nest is not None and nest.carries(c))
+            ]
+            if chosen:
+                issues, held = self.values.issues(Batch(chosen), self.placement, start, batch)
+                found += [Fence(), *issues, CommitGroup(), WaitGroup(0, (*held, *packed))]
+        return [*found, *free]
+
+
+def _cursor(ring: Ring | None) -> tuple[list[Operation], list[Operation]]:
+    """To take the slot at a ring's cursor, and to free it."""
+    if ring is None:
+        return [], []
+    return [WaitFull(ring)], [Release(ring), Advance(ring)]
+
+
+def _begins(issues: Sequence[Operation]) -> list[Operation]:
+    targets = dict.fromkeys(op.target for op in issues if isinstance(op, Issue))
+    return [Begin(t) for t in targets]
+
+
+def _batches(root: Nest) -> list[Batch]:
+    nests = [i for i in root.items if isinstance(i, Nest)]
+    return [b for n in (root, *nests) for b in n.batches]

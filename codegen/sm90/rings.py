@@ -1,0 +1,158 @@
+"""Rings: which boxes share a slot, how many slots there are, and where all lies in shared memory.
+
+The operands of a batch of contractions that move with a loop share that batch's ring; operands that
+no loop moves share one ring of a single slot, filled once a tile. Shared memory is laid out as
+rings, staging buffers, barriers, two words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from nautile.codegen.kernel_text import identifier
+from nautile.codegen.schedule.structure import CapacityError, Contraction, Structure, statements
+from nautile.codegen.sm90.memory import Box, Geometry, Ring
+from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
+from nautile.codegen.sm90.place import box, stored
+from nautile.codegen.sm90.streams import Batch, Nest
+from nautile.codegen.tile import Tile, Write
+from nautile.terms import Axis
+
+__all__ = ["Placement", "place"]
+
+_STAY = 0
+_LONGEST_NAME = 24
+
+
+@dataclass(slots=True)
+class Placement:
+    """Where every operand lies; keys of rings are the identities of batches, 0 for what stays."""
+
+    rings: tuple[Ring, ...]
+    named: dict[int, Ring]
+    found: dict[tuple[int, str, str], tuple[int, str]]
+    staging: int
+    words: int
+    shared_bytes: int
+
+    @property
+    def stay(self) -> Ring | None:
+        return self.named.get(_STAY)
+
+    def ring(self, batch: Batch) -> Ring | None:
+        """The ring of the operands that move with the batch's loop."""
+        return self.named.get(id(batch))
+
+    def stays(self, batch: Batch) -> bool:
+        """Whether the batch reads what stays."""
+        return any(k[0] == id(batch) and at == _STAY for k, (at, _) in self.found.items())
+
+    def box(self, batch: Batch, c: Contraction, tile: Tile) -> tuple[Box, Ring]:
+        key, name = self.found[id(batch), tile.name, c.operand]
+        ring = self.named[key]
+        return next(b for b in ring.boxes if b.name == name), ring
+
+
+def place(
+    structure: Structure,
+    root: Nest,
+    geometry: Geometry,
+    options: Options,
+    dynamic: bool,
+    most: int,
+) -> Placement:
+    """CapacityError where two slots of every ring do not fit."""
+    gathered = _Gathered(structure)
+    for nest in (root, *(i for i in root.items if isinstance(i, Nest))):
+        for batch in nest.batches:
+            gathered.batch(batch, nest)
+    if dynamic:
+        gathered.boxes.setdefault(_STAY, [])
+    staging = geometry.consumers * geometry.fragments * STAGING_BYTES * any(_staged(structure))
+    slots = {key: sum(b.bytes for b in boxes) for key, boxes in gathered.boxes.items()}
+    free = options.shared_limit - ALIGNMENT - staging - 1024
+    stages = most
+    moving = sum(s for key, s in slots.items() if key != _STAY)
+    while stages > 1 and stages * moving + slots.get(_STAY, 0) > free:
+        stages -= 1
+    if stages < 2 and (moving + slots.get(_STAY, 0) > free or moving):
+        raise CapacityError("two slots of the tiles exceed shared memory")
+    return _laid_out(gathered, geometry, staging, stages)
+
+
+def _staged(structure: Structure) -> Iterator[bool]:
+    for s in statements(structure.program.body):
+        if isinstance(s, Write):
+            coordinates = tuple(structure.inline(c) for c in s.coordinates)
+            column = _column(structure, s)
+            yield stored(structure, s.buffer, coordinates, column) is not None
+
+
+def _column(structure: Structure, s: Write) -> Axis | None:
+    if s.source.name in structure.columns:
+        return structure.columns[s.source.name]
+    own = [a for a in s.source.axes if a in {c.column for c in structure.contractions.values()}]
+    return own[0] if own else None
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The boxes of each ring, in the order in which contractions name them."""
+
+    structure: Structure
+    boxes: dict[int, list[Box]] = field(default_factory=dict)
+    found: dict[tuple[int, str, str], tuple[int, str]] = field(default_factory=dict)
+
+    def batch(self, batch: Batch, nest: Nest) -> None:
+        lefts = [c for c in batch.contractions if self.structure.operand(c.left.name) is not None]
+        for c in lefts:
+            self.operand(batch, nest, c, c.left, self.structure.row)
+        for c in batch.contractions:
+            self.operand(batch, nest, c, c.right, c.column)
+
+    def operand(self, batch: Batch, nest: Nest, c: Contraction, tile: Tile, outside: Axis) -> None:
+        made = box(self.structure, c, tile.name, outside)
+        value = self.structure.pure[tile.name]
+        moves = any(a in value.free for a in nest.axes)
+        key = id(batch) if moves else _STAY
+        boxes = self.boxes.setdefault(key, [])
+        same = next((b for b in boxes if _same(b, made)), None)
+        if same is None:
+            boxes.append(made)
+        self.found[id(batch), tile.name, c.operand] = (key, (same or made).name)
+
+
+def _same(a: Box, b: Box) -> bool:
+    return replace(a, name=b.name, offset=0) == b
+
+
+def _laid_out(gathered: _Gathered, geometry: Geometry, staging: int, stages: int) -> Placement:
+    rings: dict[int, Ring] = {}
+    at = 0
+    names: set[str] = set()
+    for key in sorted(gathered.boxes, key=lambda k: k != _STAY):
+        boxes, inner = [], 0
+        for b in gathered.boxes[key]:
+            boxes.append(replace(b, offset=inner))
+            inner += b.bytes
+        count = 1 if key == _STAY else stages
+        name = _ring_name(boxes, names)
+        names.add(name)
+        rings[key] = Ring(name, count, tuple(boxes), inner, at, 0, geometry.arrivals, key == _STAY)
+        at += count * inner
+    begin, at = at, at + staging
+    for key, ring in rings.items():
+        rings[key] = replace(ring, barriers=at)
+        at += 16 * ring.stages
+    return Placement(tuple(rings.values()), rings, gathered.found, begin, at, at + 16 + ALIGNMENT)
+
+
+def _ring_name(boxes: list[Box], taken: set[str]) -> str:
+    """The buffers' names, or the tile's number alone."""
+    name = "_".join(dict.fromkeys(identifier(b.map.buffer) for b in boxes)) or "turn"
+    name = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME].rstrip("_")
+    number = 2
+    while name in taken:
+        name, number = f"{name}_{number}", number + 1
+    return name
