@@ -17,7 +17,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from gpu.case import BUNDLES, Case, text_of
 from gpu.groups import GROUPS, cases
 
-__all__ = ["build", "main", "size_of"]
+__all__ = ["build", "each", "main", "size_of"]
 
 ABOUT = BUNDLES / "built.json"
 LONGEST = 240  # seconds of one case
@@ -42,7 +42,7 @@ def main() -> int:
     if not options.again:
         wanted = {n: c for n, c in wanted.items() if not (c.folder / "manifest.json").exists()}
     built = 0
-    for name, row in _all(list(wanted.values()), options.target, options.jobs):
+    for name, row in each(list(wanted.values()), options.target, options.jobs):
         _note(name, row)
         built += "error" not in row
         said = row.get("error") or f"{row['kernels']} kernels, {row['seconds']:.1f} s"
@@ -66,12 +66,15 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _all(wanted: list[Case], target: str, jobs: int) -> Iterator[tuple[str, Row]]:
+def each(
+    wanted: list[Case], target: str, jobs: int, make: Callable[[Case, str], Row] | None = None
+) -> Iterator[tuple[str, Row]]:
     """What became of each case, as they end; a process that dies costs the case that it had."""
+    make = make or build
     left = {c.name: c for c in wanted}
     while left:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-        tasks = {pool.submit(build, c, target): c.name for c in left.values()}
+        tasks = {pool.submit(make, c, target): c.name for c in left.values()}
         for task in as_completed(tasks):
             try:
                 row = task.result()
@@ -83,14 +86,16 @@ def _all(wanted: list[Case], target: str, jobs: int) -> Iterator[tuple[str, Row]
             pool.shutdown()
             return
         pool.shutdown(cancel_futures=True)
-        yield from _alone(left, target)
+        yield from _alone(left, target, make)
 
 
-def _alone(left: dict[str, Case], target: str) -> Iterator[tuple[str, Row]]:
+def _alone(
+    left: dict[str, Case], target: str, make: Callable[[Case, str], Row]
+) -> Iterator[tuple[str, Row]]:
     """After a crash: the next cases one a process, until the one that crashes has been found."""
     for name in list(left):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            task = pool.submit(build, left.pop(name), target)
+            task = pool.submit(make, left.pop(name), target)
             try:
                 yield name, task.result()
             except BrokenProcessPool:

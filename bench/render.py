@@ -96,7 +96,7 @@ def render_gpu(folder: Path, readme: Path | None = None) -> None:
         return
     records = json.loads(path.read_text())
     (folder / "gpu.md").write_text(table.page(records))
-    (folder / "gpu.svg").write_text(plot.figure(records, table.stamp(records)))
+    (folder / "gpu.svg").write_text(plot.figure(records, table.stamp(records).partition(";")[0]))
     if readme is not None:
         section = f"{table.stamp(records)}\n\n{table.goal_table(records)}"
         readme.write_text(table.between(readme.read_text(), section))

@@ -43,7 +43,6 @@ class Cuda:
     def __init__(self) -> None:
         torch.manual_seed(1)
         torch.backends.cuda.matmul.allow_tf32 = False
-        torch._dynamo.config.cache_size_limit = 1000
         warnings.filterwarnings("ignore", module="torch")
         self.copied = copy_bandwidth()
         self.built: Mapping[str, Any] = _built()
@@ -71,7 +70,8 @@ class Cuda:
 
     def clean(self) -> None:
         """Give back what the last case held."""
-        torch._dynamo.reset()
+        if "torch._dynamo" in sys.modules:  # a run without compiled peers does not load it
+            torch._dynamo.reset()
         torch.cuda.empty_cache()
         cupy.get_default_memory_pool().free_all_blocks()
 
