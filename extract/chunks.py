@@ -135,13 +135,26 @@ def _ideal(whole: Priced) -> float:
         (whole.vector_flops, d.fp32),
         (whole.special_ops, d.special),
     )
-    return max((float(n[fits].min()) / rate for n, rate in needs), default=0.0)
+    alone = max((float(n[fits].min()) / rate for n, rate in needs), default=0.0)
+    return max(alone, _filled(whole))
 
 
 def _rate(whole: Priced) -> float:
     """flop/s of the tensor cores at best, along the paths that tilings take."""
-    path = "wgmma" if whole.wgmma.any() else PORTABLE
-    return max(whole.device.tensor[path].values())
+    if not whole.wgmma.any():
+        return max(whole.device.tensor[PORTABLE].values())
+    operands = {c.operand for c in whole.body.contractions.values()}
+    return max(whole.device.rate(operand, "wgmma") for operand in operands)
+
+
+def _filled(whole: Priced) -> float:
+    """What the best schedule takes if no multiprocessor idles, where its blocks are persistent: a
+    tile of theirs takes as long whatever a split makes of it. 0 for any other."""
+    best = int(whole.seconds.argmin())
+    if not len(whole.wgmma) or not whole.wgmma[best]:
+        return 0.0
+    rounds = float(whole.blocks[best]) / whole.device.sms
+    return float(whole.seconds[best]) * rounds / math.ceil(rounds)
 
 
 # ---- lengths -----------------------------------------------------------------------------------

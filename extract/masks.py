@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -182,7 +183,16 @@ def alive_and_busy(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> tuple
     """The share of the blocks that the pass has to run, and of the places along the other axes
     where it has to run any. (Where it has to run none, it runs one.)"""
     axes = sorted({a for form, _ in mask for a, _ in form} | {stream})
-    starts = [np.arange(0, a.extent, max(1, tiles.get(a, a.extent))) for a in axes]
+    return _alive_and_busy(mask, tuple((a, tiles.get(a, a.extent)) for a in axes), stream)
+
+
+@lru_cache(maxsize=16384)
+def _alive_and_busy(
+    mask: Mask, tiles: tuple[tuple[Axis, int], ...], stream: Axis
+) -> tuple[float, float]:
+    sizes = {a: max(1, n) for a, n in tiles}
+    axes = list(sizes)
+    starts = [np.arange(0, a.extent, sizes[a]) for a in axes]
     if math.prod(len(s) for s in starts) > 4_000_000:
         return 1.0, 1.0
     grids = dict(zip(axes, np.meshgrid(*starts, indexing="ij", sparse=True), strict=True))
@@ -190,7 +200,7 @@ def alive_and_busy(mask: Mask, tiles: Mapping[Axis, int], stream: Axis) -> tuple
     for form, constant in mask:
         least = np.full((1,) * len(axes), constant)
         for axis, c in form:
-            last = np.minimum(grids[axis] + max(1, tiles.get(axis, axis.extent)), axis.extent) - 1
+            last = np.minimum(grids[axis] + sizes[axis], axis.extent) - 1
             least = least + c * (grids[axis] if c > 0 else last)
         keep = keep & (least <= 0)
     whole = np.broadcast_to(keep, [len(s) for s in starts])
