@@ -17,6 +17,7 @@ from nautile.codegen.sm90.kernel import print_kernel
 from nautile.codegen.sm90.memory import RoleProgram
 from nautile.codegen.sm90.options import Options
 from nautile.codegen.sm90.plan import plan
+from nautile.codegen.sm90.simulate import ScheduleError, simulate
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
 from nautile.errors import LoweringError
@@ -39,7 +40,7 @@ def emit_hopper_variants(
     program: TileProgram, options: Options | None = None
 ) -> Iterator[CudaKernel]:
     """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
-    in whether warpgroups share a tile or take tiles in turn, and in the order of a loop's blocks."""
+    in whether warpgroups share a tile or take tiles in turn, and in the order of the blocks."""
     options = options or Options()
     yield emit_hopper(program, options)
     first = memory_program(program, options)
@@ -57,11 +58,15 @@ def emit_hopper_variants(
 
 
 def memory_program(program: TileProgram, options: Options | None = None) -> RoleProgram:
-    """The schedule that `emit_hopper` prints."""
+    """The schedule that `emit_hopper` prints, after a symbolic run of its roles."""
     try:
-        return plan(_analysed(program), options or Options())
+        made = plan(_analysed(program), options or Options())
+        simulate(made)
+        return made
     except UnsupportedError as error:
         raise _refusal(program, error) from error
+    except ScheduleError as error:
+        raise LoweringError(f"{program.name}: {error}") from error
 
 
 def _analysed(program: TileProgram) -> Structure:

@@ -81,7 +81,7 @@ def use(product: Product, number: int) -> str:
 def test_every_primitive_compiles_without_warnings() -> None:
     calls = []
     for names, block in blocks("sm90.cuh"):
-        for name in names - ELSEWHERE:
+        for name in names - ELSEWHERE if "NT_DEV" in block else ():
             (given,) = re.findall(rf"{name}\(([^)]*)\)", block.split("NT_DEV", 1)[1])[:1]
             types = [p.strip().rpartition(" ")[0] for p in given.split(",") if p.strip()]
             call = f"{name}{TEMPLATES.get(name, '')}({', '.join(ARGUMENTS[t] for t in types)})"
