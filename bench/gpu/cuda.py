@@ -81,15 +81,14 @@ class Cuda:
         """The record of a case; `until` is the end of the run in time.time()'s seconds."""
         row = self.built.get(case.name, {})
         if "error" in row or not case.folder.is_dir():
-            error = f"not built: {row.get('error', 'no bundle')}"
-            return failure(case, error) | {"not_run": "error" not in row}
+            reason = f"not built: {row.get('error', 'no bundle')}"
+            return failure(case, reason) | {"not_run": "error" not in row}
         program, work = Bundle.load(case.folder)[case.program], work_of(case)
         sets = [draw(program, work, n) for n in range(_sets(program))]
         truth = truth_of(work, sets[0])
         able, wrong, error = _checked(program, work, sets[0], truth, give_up)
         if OURS in wrong:
-            found = {"relative_error": error, "naive_error": max(truth.naive)}
-            return failure(case, f"wrong: {wrong[OURS]}") | found
+            return failure(case, f"wrong: {wrong[OURS]}")
         replays = {w.name: captured(_launches(program, w, sets)) for w in able}
         peers, skipped, errors = _peers(work, options, sets, truth, until)
         replays |= peers
@@ -189,7 +188,7 @@ def _copies(program: Any, sets: int) -> list[Callable[[], Any]]:
 
 def _least(program: Any) -> int:
     """Bytes that any implementation moves: each input read once, each output written once."""
-    return sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate")
+    return int(sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate"))
 
 
 class _Made:

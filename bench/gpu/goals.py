@@ -122,8 +122,8 @@ def _judged(goal: Goal, need: Need, records: Sequence[Record], known: Sequence[C
 
 
 def _facts(record: Record) -> dict[str, Any]:
-    named = {name: record[name] for name in ("group", "program", "dtype")}
-    return named | record["shape"]
+    named: dict[str, Any] = {name: record[name] for name in ("group", "program", "dtype")}
+    return {**named, **record["shape"]}
 
 
 def _figure(need: Need, record: Record, records: Sequence[Record]) -> float | None:

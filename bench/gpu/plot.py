@@ -33,7 +33,7 @@ def figure(records: Sequence[Record], title: str = "") -> str:
         _text(12, 20, title, size=14),
         *_grid(scale, height),
         *(part for n, j in enumerate(rows) for part in _line(j, TOP + LINE * (n + 0.5), scale)),
-        _text(LABELS, height - 8, "figure over threshold's unit: right is better", fill="#555"),
+        _text(LABELS, height - 8, "line: all cases; dot: what is compared; tick: the goal", fill="#555"),
         "</svg>",
     ]
     return "\n".join(body) + "\n"
