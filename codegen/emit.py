@@ -123,9 +123,9 @@ def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
     threads = max(k.threads for k in made)
     signature = ", ".join(parameters.values())
     start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
-    text = "\n".join(
-        [inline("", "scalar.cuh"), *bodies, f"{start}\n    {signature}) {{", *calls, "}", ""]
-    )
+    head = f"{start}\n    {signature}) {{"
+    types = inline(head, "scalar.cuh").removesuffix(head)
+    text = "\n".join([types, *bodies, head, *calls, "}", ""])
     shared = max(k.shared_bytes for k in made)
     buffers = tuple(parameters)
     zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))

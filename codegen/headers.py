@@ -1,8 +1,7 @@
 """Device headers, inlined: a kernel's text gets the blocks of `device/*.cuh` that it needs.
 
-A block is a run of lines between blank lines. It defines functions (`NT_DEV type name(`) or
-structs, or, without one, belongs to every text (typedefs and macros). A comment above is part of
-its block.
+A block is a run of lines between blank lines. It defines functions (`NT_DEV type name(`), structs,
+types and macros, one of which a text must use to receive it. A comment above is part of its block.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ __all__ = ["blocks", "inline"]
 _DEVICE = Path(__file__).parent / "device"
 _DEFINES = re.compile(r"^(?:template <[^>]*>\s*)?NT_DEV\s[^(]*?(\w+)\(", re.MULTILINE)
 _STRUCT = re.compile(r"^(?:template <[^>]*>\s*)?struct\s(?:alignas\(.*?\)+\s)?(\w+)", re.MULTILINE)
+_TYPE = re.compile(r"^typedef\s[^;]*?(\w+);", re.MULTILINE)
+_MACRO = re.compile(r"^#define\s+(\w+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
 
@@ -25,7 +26,13 @@ def blocks(header: str) -> tuple[tuple[frozenset[str], str], ...]:
     text = (_DEVICE / header).read_text(encoding="utf-8")
     parts = [p.strip("\n") for p in re.split(r"\n\s*\n", text)]
     code = [p for p in parts if any(not row.startswith("//") for row in p.splitlines())]
-    return tuple((frozenset(_DEFINES.findall(p) + _STRUCT.findall(p)), p) for p in code)
+    return tuple((_names(p), p) for p in code)
+
+
+def _names(block: str) -> frozenset[str]:
+    """What a block defines."""
+    found = (pattern.findall(block) for pattern in (_DEFINES, _STRUCT, _TYPE, _MACRO))
+    return frozenset(name for names in found for name in names)
 
 
 def inline(text: str, *headers: str) -> str:

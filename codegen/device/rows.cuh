@@ -209,3 +209,35 @@ template <int GROUPS, int LANES, class S, class F> NT_DEV S nt_meet(S s, F merge
   __syncthreads();
   return shared[threadIdx.x % LANES];
 }
+
+// writes a plain struct to the same place in another block of the cluster
+template <class S> NT_DEV void nt_send(S* to, const S& s, int rank) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  const nt_u32 remote = nt_at_rank(nt_shared(to), rank);
+  #pragma unroll
+  for (int k = 0; k < n; k++) nt_remote_store4(remote + 4 * k, w[k]);
+}
+
+// partial states of all threads of the BLOCKS blocks of a cluster merged, in the same order in each
+// block; every thread gets the result. `shared` has a slot for each warp of the cluster, and is used
+// once. All blocks have started before the first use, and none of them ends between uses.
+template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(S s, F merge, S* shared) {
+  constexpr int warps = THREADS / 32, slots = BLOCKS * warps;
+  constexpr int width = slots >= 32 ? 32 : slots >= 16 ? 16 : slots >= 8 ? 8 : slots >= 4 ? 4 : 2;
+  #pragma unroll
+  for (int d = 16; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  if (lane < BLOCKS) nt_send(shared + (int)(blockIdx.x % BLOCKS) * warps + warp, s, lane);
+  nt_cluster_arrive();
+  nt_cluster_wait();
+  s = shared[lane % width];
+  #pragma unroll
+  for (int k = width; k < slots; k += width) {
+    if (k + width <= slots || k + lane % width < slots) s = merge(s, shared[k + lane % width]);
+  }
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  return s;
+}

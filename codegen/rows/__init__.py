@@ -1,8 +1,9 @@
 """Programs whose blocks are rows: elementwise ones, and folds along one axis.
 
 A row's elements lie along one column axis, in vectors of up to 16 bytes over a group of threads.
-The row stays in registers where it fits; else every pass reads it again. Partial states of threads
-are merged by the same repairs and offsets that a stream has (states.py, merging.py).
+The row stays in registers where it fits; else every pass reads it again, or the blocks of a cluster
+share it (sm_90: `emit_rows_cluster`). Partial states of threads are merged by the same repairs and
+offsets that a stream has (states.py, merging.py).
 
 | file | what becomes rows |
 |---|---|
@@ -12,7 +13,8 @@ are merged by the same repairs and offsets that a stream has (states.py, merging
 | transposed.py | elementwise programs whose tensors are contiguous along different axes |
 """
 
-from nautile.codegen.rows.emitter import emit_rows
+from nautile.codegen.rows.emitter import emit_rows, emit_rows_cluster
+from nautile.codegen.rows.geometry import RowOptions
 from nautile.codegen.rows.structure import RowProgram, as_rows
 
-__all__ = ["RowProgram", "as_rows", "emit_rows"]
+__all__ = ["RowOptions", "RowProgram", "as_rows", "emit_rows", "emit_rows_cluster"]

@@ -15,7 +15,7 @@ from nautile.codegen.kernel_text import (
     wide_offset,
 )
 from nautile.codegen.rows.accesses import FIRST, Access
-from nautile.codegen.rows.geometry import geometry
+from nautile.codegen.rows.geometry import DEFAULT, RowOptions, geometry
 from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.merging import merge_function
 from nautile.codegen.rows.prologue import prologue
@@ -30,28 +30,45 @@ from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
 from nautile.terms import Apply, Buffer, Const, Term
 
-__all__ = ["emit_rows"]
+__all__ = ["emit_rows", "emit_rows_cluster"]
 
 _KEPT = "kept"  # arrays of values held from one pass to the next
 _MAX_BLOCKS = 2**31 - 1
+CLUSTER = RowOptions(cluster=0)
 
 
-def emit_rows(program: RowProgram, name: str, precise: bool) -> CudaKernel:
+def emit_rows(
+    program: RowProgram, name: str, precise: bool, options: RowOptions = DEFAULT
+) -> CudaKernel:
     """The kernel of a row program."""
     cross = cross_axis(program) if program.shared is None else None
     if cross is not None:
         return emit_transposed(program, cross, name, precise)
     if program.lane is not None:
         return emit_strided(program, program.lane, name, precise)
-    return _Emitter.of(program, name, precise).kernel()
+    return _Emitter.of(program, name, precise, options).kernel()
+
+
+def emit_rows_cluster(
+    program: RowProgram, name: str, precise: bool, options: RowOptions = CLUSTER
+) -> CudaKernel:
+    """The kernel of a row program whose rows are shared by the blocks of a cluster (sm_90): each
+    holds its part, and partial states are exchanged through distributed shared memory. Raises
+    LoweringError where one block a row does as well, or eight blocks cannot hold it."""
+    if program.lane is not None:
+        raise LoweringError(f"{name}: rows that memory runs across are not shared by a cluster")
+    return _Emitter.of(program, name, precise, options).kernel()
 
 
 @dataclass(slots=True)
 class _Emitter(Reader):
-    """Passes over the columns, merges across threads, stores."""
+    """Passes over the columns, merges across threads, stores. Blocks of a cluster have `met` once
+    all of them are known to have started."""
+
+    met: bool = False
 
     @classmethod
-    def of(cls, rows: RowProgram, name: str, precise: bool) -> _Emitter:
+    def of(cls, rows: RowProgram, name: str, precise: bool, options: RowOptions) -> _Emitter:
         reads = {
             n: Access.of(r.buffer, tuple(rows.expand(c) for c in r.coordinates), rows.column)
             for n, r in rows.reads.items()
@@ -71,7 +88,7 @@ class _Emitter(Reader):
             and a.steady
             and (not wide or a.start is not None or a.width(rows.column.extent) > 1)
         ]
-        shape = geometry(rows, every, writes, cached)
+        shape = geometry(rows, every, writes, cached, options)
         made = cls(rows, name, precise, reads, keys, shape)
         if shape.blocks > _MAX_BLOCKS:
             raise LoweringError(f"{name}: {shape.blocks} blocks exceed the grid")
@@ -94,27 +111,38 @@ class _Emitter(Reader):
                 self._preload(self._wanted(self.rows.passes[0]))
             self.put(*prologue(self, self.rows.shared))
         g = self.shape
-        lasting = g.resident and g.chunks == 1
-        keep = kept_values(self.rows, g.held * g.width) if lasting else ()
+        keep = kept_values(self.rows, g.held * g.width) if g.lasting else ()
         for number, step in enumerate(self.rows.passes):
             self._stores(number)
             self._pass(number, step, keep[number] if keep else ())
         self._stores(len(self.rows.passes))
         inputs, outputs = _buffers(self.rows)
         signature = parameters(inputs, outputs)
+        cluster = f"__cluster_dims__({g.chunks}, 1, 1) " if g.cluster else ""
+        bounds = f"{cluster}__launch_bounds__({g.bounds})"
         text = [
             *comment(self.rows.program),
-            f'extern "C" __global__ void __launch_bounds__({g.bounds}) {identifier(self.name)}(',
+            f'extern "C" __global__ void {bounds} {identifier(self.name)}(',
             f"    {signature}) {{",
             *self.body,
             "}",
         ]
-        source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")
-        buffers = tuple(b.name for b in (*inputs, *outputs))
-        return CudaKernel(identifier(self.name), source, (g.blocks, 1, 1), g.threads, 0, buffers)
+        headers = ("copy.cuh", "sm90.cuh") if g.cluster else ()
+        source = inline("\n".join(text) + "\n", "scalar.cuh", *headers, "rows.cuh")
+        return CudaKernel(
+            identifier(self.name),
+            source,
+            (g.blocks, 1, 1),
+            g.threads,
+            0,
+            tuple(b.name for b in (*inputs, *outputs)),
+            architecture="sm_90" if g.cluster else "sm_80",
+        )
 
     def _head(self) -> None:
         g = self.shape
+        if g.cluster:
+            self.put("nt_cluster_arrive();")
         block = "blockIdx.x" if g.chunks == 1 else f"blockIdx.x / {g.chunks}"
         self.put(
             f"const int t = threadIdx.x % {g.row_threads};",
@@ -124,9 +152,12 @@ class _Emitter(Reader):
             f"const nt_i64 row = live ? place : {g.rows - 1}LL;",
         )
         if g.chunks > 1:
-            self.put(
-                f"const int first = (int)(blockIdx.x % {g.chunks}) * {g.row_threads * g.held};"
-            )
+            step = g.part if g.cluster else g.row_threads * g.held
+            self.put(f"const int first = (int)(blockIdx.x % {g.chunks}) * {step};")
+        if g.cluster and g.ragged:
+            last = "" if g.part * g.chunks == g.vectors else f"first + {g.part} > {g.vectors} ? "
+            end = f"(first + {g.part}) * {g.width}"
+            self.put(f"const int end = {f'{last}{g.vectors * g.width} : ' if last else ''}{end};")
         stride = g.rows
         for axis in self.rows.rows:
             stride //= axis.extent
@@ -219,7 +250,7 @@ class _Emitter(Reader):
         lines += [*loop, *(indented(line, 1) for line in element), "}"]
         lines += [line for _, _, after in stored for line in after]
         if self.ragged:
-            guard = f"if (c0 < {self.rows.column.extent}) {{"
+            guard = f"if ({self.inside}) {{"
             lines = [guard, *(indented(line, 1) for line in lines), "}"]
         self._vector_loop(lines)
         self.loaded = outer_loaded
@@ -280,12 +311,16 @@ class _Emitter(Reader):
         function = merge_function(self, number, step)
         self.flush(0)
         self.put(state_type(number, step.folds))
-        warps = max(1, g.threads // 32)
+        warps = max(1, g.threads // 32) * (g.chunks if g.cluster else 1)
         self.put(f"__shared__ State{number} shared{number}[{warps}];")
         self.put(*function)
         names = [n for f in step.folds for n in fields(f)]
         initial = f"State{number}{{{', '.join(names)}}}"
-        call = f"nt_reduce<{g.row_threads}>({initial}, merge{number}, shared{number})"
+        across = f"_cluster<{g.chunks}, {g.row_threads}>" if g.cluster else f"<{g.row_threads}>"
+        call = f"nt_reduce{across}({initial}, merge{number}, shared{number})"
+        if g.cluster and not self.met:
+            self.put("nt_cluster_wait();")
+            self.met = True
         self.put(f"const State{number} all{number} = {call};")
         self.put(*(f"{n} = all{number}.{n};" for n in names))
 
@@ -296,7 +331,7 @@ class _Emitter(Reader):
             value = self.printer.value(self.term(Ref(write.source)), write.buffer.dtype)
             offset = self.printer.value(wide_offset(write.buffer, access.offset))
             self.flush(0)
-            self.put(f"if (live && t == 0) {scalar_store(write.buffer, offset, value)}")
+            self.put(f"if ({self.leader}) {scalar_store(write.buffer, offset, value)}")
 
 
 def _buffers(rows: RowProgram) -> tuple[list[Buffer], list[Buffer]]:

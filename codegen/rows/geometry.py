@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.structure import RowProgram
 from nautile.codegen.tile import Ref
+from nautile.errors import LoweringError
 from nautile.terms import Apply, walk
 
-__all__ = ["Geometry", "geometry"]
+__all__ = ["DEFAULT", "Geometry", "RowOptions", "geometry"]
 
 _VECTORS = 4
 _FOLDED = 8
@@ -19,14 +20,41 @@ _HELD = 32  # registers a thread for what it has read
 _THREADS = 128
 _FOLDING = 512  # threads of a row that is folded, while it is read in pieces
 _RESIDENT = 64  # registers a thread that a row may take to be read once
+_LARGEST = 24  # the same where 1024 threads share them
+_CLUSTERS = (2, 4, 8)  # blocks of a cluster: what every Hopper card launches
+# Most threads of a block of a cluster, registers a thread for its part of the row: parts of which
+# several are under way on a multiprocessor before larger ones.
+_PARTS = ((512, 16), (512, 32), (1024, 24))
+_ROOMY = 1024  # threads of a multiprocessor that leave each 64 registers
+_ALONE = 16384  # registers that a row may take to be one block's
+_WORTH = 4096  # registers that a row must take for several blocks to share it
+_MULTIPROCESSORS = 132  # of an H200
+
+
+@dataclass(frozen=True, slots=True)
+class RowOptions:
+    """What a schedule of rows fixes; 0 leaves it to the geometry. `cluster` blocks share a row that
+    is folded (sm_90), each with `threads` threads a row, which hold `held` vectors at a time;
+    `block_rows` rows a block; the compiler is asked to fit `occupancy` blocks on a multiprocessor.
+    A cluster of 0 is one that the row needs."""
+
+    cluster: int = 1
+    threads: int = 0
+    held: int = 0
+    block_rows: int = 0
+    occupancy: int = 0
+
+
+DEFAULT = RowOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """`width` elements a vector, `vectors` of them a row; `row_threads` threads share a row and
     hold `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
-    passes; `chunks` blocks share a row too long for one (only where nothing is folded);
-    `words` registers hold what a thread has read, `operations` counts the program's."""
+    passes; `chunks` blocks share a row too long for one: where it is folded they are a `cluster`.
+    `words` registers hold what a thread has read, `operations` counts the program's; the compiler
+    is asked to fit `wanted` blocks on a multiprocessor where that is not 0."""
 
     width: int
     vectors: int
@@ -38,6 +66,13 @@ class Geometry:
     resident: bool
     words: int
     operations: int
+    cluster: bool = False
+    wanted: int = 0
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what a thread has read for one pass is there for the next one."""
+        return self.resident and (self.chunks == 1 or self.cluster)
 
     @property
     def threads(self) -> int:
@@ -51,20 +86,65 @@ class Geometry:
     def bounds(self) -> str:
         """Launch bounds: as many blocks as give half of a multiprocessor's threads, where what a
         thread holds leaves the compiler room for that."""
+        if self.wanted:
+            return f"{self.threads}, {self.wanted}"
         if self.words <= 24 and self.threads <= 512 and self.operations <= 40:
             return f"{self.threads}, {1024 // self.threads}"
         return f"{self.threads}"
 
     @property
+    def part(self) -> int:
+        """Vectors of a row that are a block's of a cluster."""
+        return -(-self.vectors // self.chunks)
+
+    @property
     def ragged(self) -> bool:
-        """Whether some thread has a vector past the end of the row."""
-        return self.vectors % (self.row_threads * self.held) != 0
+        """Whether some thread has a vector past the end of the row, or of its block's part."""
+        step = self.row_threads * self.held
+        if self.cluster:
+            return self.part != step or self.part * self.chunks != self.vectors
+        return self.vectors % step != 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row before it is dealt: `vectors` of `width` elements, which take `words` registers each
+    where they are kept; `wanted` vectors a thread; whether it is folded, and `several` passes read
+    it."""
+
+    width: int
+    vectors: int
+    words: int
+    wanted: int
+    folds: bool
+    several: bool
+    rows: int
+    operations: int
+
+    @property
+    def size(self) -> int:
+        """Registers that all of it takes."""
+        return self.words * self.vectors
 
 
 def geometry(
-    program: RowProgram, reads: Sequence[Access], writes: Sequence[Access], cached: Sequence[Access]
+    program: RowProgram,
+    reads: Sequence[Access],
+    writes: Sequence[Access],
+    cached: Sequence[Access],
+    options: RowOptions = DEFAULT,
 ) -> Geometry:
-    """The geometry for a program whose accesses are given; `cached` reads take registers."""
+    """The geometry for a program whose accesses are given; `cached` reads take registers. Raises
+    LoweringError where a cluster is asked for and nothing is folded, or the row does not fit."""
+    row = _row(program, reads, writes, cached)
+    if options.cluster != 1:
+        return _clustered(program.program.name, row, options)
+    return _folded(row, options) if row.folds else _elementwise(row, options)
+
+
+def _row(
+    program: RowProgram, reads: Sequence[Access], writes: Sequence[Access], cached: Sequence[Access]
+) -> _Row:
     extent = program.column.extent
     width = gcd(extent, max((a.width(extent) for a in (*reads, *writes)), default=1))
     while width > 1 and sum(a.bytes for a in writes) * width > 128:
@@ -72,30 +152,94 @@ def geometry(
     vectors = -(-extent // width)
     folds = any(p.folds for p in program.passes)
     words = sum(max(1, a.bytes * width // 4) for a in cached) or int(folds)
+    wanted = _wanted(program, reads, cached, vectors, words)
+    several = sum(bool(p.folds or p.writes) for p in program.passes) > 1
     rows = prod(a.extent for a in program.rows)
-    threads = _threads(vectors, words, folds, _wanted(program, reads, cached, vectors, words))
-    held = -(-vectors // threads)
-    resident = words * held <= (24 if threads == 1024 else _RESIDENT)
-    chunks = 1
-    if not folds:
-        held = min(held, _VECTORS, max(1, 64 // max(1, words)))
-        chunks = -(-vectors // (threads * held))
-    elif not resident:
-        threads, held = _FOLDING, max(1, min(_VECTORS, 32 // max(1, words)))
-    block_rows = max(1, (2 * _THREADS if threads == 32 else _THREADS) // threads)
-    kept = resident or not folds
+    return _Row(width, vectors, words, wanted, folds, several, rows, _operations(program))
+
+
+def _elementwise(row: _Row, options: RowOptions) -> Geometry:
+    """Rows of which nothing is folded: several blocks share a long one."""
+    threads = options.threads or _threads(row)
+    most = min(_VECTORS, max(1, 64 // max(1, row.words)))
+    held = options.held or min(-(-row.vectors // threads), most)
+    chunks = -(-row.vectors // (threads * held))
+    return _dealt(row, options, threads, held, chunks=chunks)
+
+
+def _folded(row: _Row, options: RowOptions) -> Geometry:
+    """Rows that are folded by one block, in registers or in pieces."""
+    threads = options.threads or _threads(row)
+    held = -(-row.vectors // threads)
+    resident = row.words * held <= (_LARGEST if threads == 1024 else _RESIDENT)
+    if not resident:
+        threads, held = _FOLDING, max(1, min(_VECTORS, 32 // max(1, row.words)))
+    return _dealt(row, options, threads, options.held or held, resident=resident)
+
+
+def _dealt(
+    row: _Row,
+    options: RowOptions,
+    threads: int,
+    held: int,
+    *,
+    chunks: int = 1,
+    resident: bool = True,
+    cluster: bool = False,
+) -> Geometry:
+    several = max(1, (2 * _THREADS if threads == 32 else _THREADS) // threads)
     return Geometry(
-        width,
-        vectors,
+        row.width,
+        row.vectors,
         threads,
         held,
-        block_rows,
-        rows,
+        1 if cluster else options.block_rows or several,
+        row.rows,
         chunks,
-        kept,
-        words * held,
-        _operations(program),
+        resident,
+        row.words * held,
+        row.operations,
+        cluster,
+        options.occupancy,
     )
+
+
+# ---- clusters ------------------------------------------------------------------------------------
+
+
+def _clustered(name: str, row: _Row, options: RowOptions) -> Geometry:
+    """Rows in the registers of the blocks of a cluster."""
+    if not row.folds:
+        raise LoweringError(f"{name}: nothing is folded, so that blocks need no cluster")
+    if options.cluster == 0 and not (_long(row) or _few(row)):
+        raise LoweringError(f"{name}: one block a row does as well as a cluster")
+    least = _spread(row) if options.cluster == 0 and _few(row) else 2
+    parts = ((options.threads, 32),) if options.threads else _PARTS
+    for most, room in parts:
+        for cluster in _CLUSTERS if options.cluster == 0 else (options.cluster,):
+            part = -(-row.vectors // cluster)
+            held = -(-part // most)
+            if cluster >= least and row.words * held <= room and row.vectors >= 32 * cluster:
+                threads = 32 * -(-part // (32 * held))
+                fits = _ROOMY // threads if room <= _PARTS[0][1] else 0
+                fixed = replace(options, occupancy=options.occupancy or fits)
+                return _dealt(row, fixed, threads, held, chunks=cluster, cluster=True)
+    raise LoweringError(f"{name}: a row of {row.vectors} vectors does not fit a cluster")
+
+
+def _long(row: _Row) -> bool:
+    """Whether one block would read the row again, or fill a multiprocessor's registers with it."""
+    return row.several and row.size > _ALONE
+
+
+def _few(row: _Row) -> bool:
+    """Whether a block a row leaves half of the card idle, and a row is worth sharing."""
+    return 2 * row.rows <= _MULTIPROCESSORS and row.size >= _WORTH
+
+
+def _spread(row: _Row) -> int:
+    """The smallest cluster that leaves no half of the card idle."""
+    return next((c for c in _CLUSTERS if 2 * c * row.rows > _MULTIPROCESSORS), _CLUSTERS[-1])
 
 
 def _wanted(
@@ -116,14 +260,14 @@ def _wanted(
     return _VECTORS if vectors > 128 or shared else _VECTORS // 2
 
 
-def _threads(vectors: int, words: int, folds: bool, wanted: int) -> int:
+def _threads(row: _Row) -> int:
     """Threads of a row: all of a block where fewer would hold more than fits."""
-    threads = 1
-    while threads < (_FOLDING if folds else 256) and -(-vectors // threads) > wanted:
+    threads, vectors = 1, row.vectors
+    while threads < (_FOLDING if row.folds else 256) and -(-vectors // threads) > row.wanted:
         threads *= 2
-    while (
-        folds and threads <= _FOLDING and threads < vectors and words * -(-vectors // threads) > 32
-    ):
+    if not row.folds:
+        return threads
+    while threads <= _FOLDING and threads < vectors and row.words * -(-vectors // threads) > 32:
         threads *= 2
     return threads
 

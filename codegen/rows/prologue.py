@@ -135,5 +135,5 @@ class _Prologue:
             access = Access.of(write.buffer, write.coordinates, self.rows.column)
             value = self.printer.value(self.term(Ref(write.source)), write.buffer.dtype)
             offset = self.printer.value(wide_offset(write.buffer, access.offset))
-            line = f"if (live && t == 0) {scalar_store(write.buffer, offset, value)}"
+            line = f"if ({self.reader.leader}) {scalar_store(write.buffer, offset, value)}"
             self.body += [*self.take(0), line]

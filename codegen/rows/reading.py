@@ -130,7 +130,7 @@ class Reader:
         for key in fresh:
             size = self.reads[key].bytes * g.width
             self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
-            inside = f"c0 < {self.rows.column.extent}" if self.ragged else ""
+            inside = self.inside if self.ragged else ""
             kept = not row_dependent(self.reads[key], self.rows)
             before, load = self._load(key, kept, inside)
             lines += before
@@ -143,7 +143,7 @@ class Reader:
         """Keys of what all rows share, loaded with the first pass where a row takes half of a
         multiprocessor's threads (nothing else hides the wait then) and it is little enough."""
         g = self.shape
-        if not g.resident or g.chunks > 1 or g.row_threads < _LONE:
+        if not g.lasting or g.row_threads * g.chunks < _LONE:
             return []
         every = dict.fromkeys(k for step in self.rows.passes for k in self._wanted(step))
         shared = [
@@ -158,8 +158,17 @@ class Reader:
 
     @property
     def ragged(self) -> bool:
-        g = self.shape
-        return g.vectors % (g.row_threads * g.held) != 0
+        return self.shape.ragged
+
+    @property
+    def inside(self) -> str:
+        """True where the vector at column c0 is the thread's to take."""
+        return f"c0 < {'end' if self.shape.cluster else self.rows.column.extent}"
+
+    @property
+    def leader(self) -> str:
+        """True in the one thread that stores a row's values."""
+        return "live && t == 0 && first == 0" if self.shape.chunks > 1 else "live && t == 0"
 
     def _first(self, access: Access) -> tuple[list[str], str]:
         """The address of the vector that starts at column c0, and lines that it needs there."""

@@ -1,13 +1,15 @@
 """Generated kernels compiled for the CPU, so that they can be run where there is no GPU.
 
 The text is taken as it is, but for device functions that hold PTX: the shim has functions of the
-same names. Each kernel gets a namespace of its own in one translation unit.
+same names; and for shared states, which each block of a cluster must have for itself. Each kernel
+gets a namespace of its own in one translation unit.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import re
 import shutil
 import subprocess
@@ -23,17 +25,39 @@ from nautile.extract.kernel import Kernel
 
 Built = tuple[ctypes.CDLL, dict[str, tuple[int, CudaKernel, Kernel]]]
 SHIM = Path(__file__).parent / "host_shim" / "shim.h"
+_SLOT = 8192  # bytes of a shared array
 COMPILER = shutil.which("g++")
 
 
 def _without_ptx(text: str) -> str:
-    """The text without the one-line device functions that hold PTX."""
-    lines = text.splitlines()
-    kept = [row for row in lines if not (row.startswith("NT_DEV") and "asm" in row)]
-    joined = "\n".join(kept)
-    assert not re.search(r"\basm\b", re.sub(r"//.*", "", joined)), "PTX in a longer function"
+    """The text without the device functions that hold PTX."""
+    kept = re.sub(r"^NT_DEV .*\{.*\basm\b.*\}\n", "", text, flags=re.MULTILINE)
+    longer = r"^NT_DEV [^\n]*\{\n(?:[^}\n][^\n]*\n)*?[^\n]*\basm\b(?:[^}\n][^\n]*\n)*?\}\n"
+    kept = re.sub(longer, "", kept, flags=re.MULTILINE)
+    assert not re.search(r"\basm\b", re.sub(r"//.*", "", kept)), "PTX in other functions"
     shared = r"extern __shared__ [^;]*?(\w+)\[\];"
-    return re.sub(shared, r"unsigned char* \1 = host_shared;", joined)
+    return re.sub(shared, r"unsigned char* \1 = host_shared;", kept)
+
+
+def _shared(text: str) -> str:
+    """The text of a cluster's kernel with shared states in the arena, which has a place for each
+    block; of a lone block, they stay static variables."""
+    places = itertools.count()
+
+    def placed(match: re.Match[str]) -> str:
+        kind, name, count = match.groups()
+        at = _SLOT * next(places)
+        assert at < 1 << 16, "the arena is full"
+        check = f'static_assert(sizeof({kind}) * {count} <= {_SLOT}, "too large for its place");'
+        return f"{check} {kind}* {name} = ({kind}*)(host_arena[host_rank()] + {at});"
+
+    return re.sub(r"__shared__ (State\w+) (\w+)\[(\d+)\];", placed, text)
+
+
+def cluster_of(cuda: CudaKernel) -> int:
+    """Blocks of a cluster."""
+    found = re.search(r"__cluster_dims__\((\d+), 1, 1\)", cuda.text)
+    return int(found[1]) if found else 1
 
 
 def _entry(number: int, cuda: CudaKernel) -> str:
@@ -42,9 +66,11 @@ def _entry(number: int, cuda: CudaKernel) -> str:
     types = [re.sub(r"__restrict__ \w+$", "", p.strip()) for p in signature[1].split(",")]
     arguments = ", ".join(f"({t})a[{i}]" for i, t in enumerate(types))
     g = cuda.grid
-    launch = f"{g[0]}, {g[1]}, {g[2]}, {cuda.threads}, {cuda.shared_bytes}"
+    body = _without_ptx(cuda.text)
+    body = _shared(body) if cluster_of(cuda) > 1 else body
+    launch = f"{g[0]}, {g[1]}, {g[2]}, {cuda.threads}, {cuda.shared_bytes}, {cluster_of(cuda)}"
     return (
-        f"namespace k{number} {{\n{_without_ptx(cuda.text)}\n"
+        f"namespace k{number} {{\n{body}\n"
         f"static void body(void** a) {{ {cuda.name}({arguments}); }}\n}}\n"
         f'extern "C" void run{number}(void** a) {{ host_launch(k{number}::body, a, {launch}); }}\n'
     )

@@ -1,5 +1,6 @@
 // Enough of CUDA to run a generated kernel on the CPU: every CUDA thread is a fiber, barriers and
-// shuffles switch between them, and the PTX primitives have C++ bodies of the same meaning.
+// shuffles switch between them, and the PTX primitives have C++ bodies of the same meaning. The
+// blocks of a cluster run side by side; each has shared memory of its own in the arena.
 #include <ucontext.h>
 #include <immintrin.h>
 #include <cmath>
@@ -13,26 +14,36 @@ using std::memcpy;
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 
 struct HostDim { int x, y, z; };
-struct HostFiber { ucontext_t context; std::vector<char> stack; int thread; bool done; };
+struct HostFiber { ucontext_t context; std::vector<char> stack; int thread; int rank; bool done; unsigned phase; };
 struct HostBarrier { int arrived = 0; unsigned generation = 0; };
 
 static std::vector<HostFiber> host_fibers;
-static int host_current, host_live;
+static int host_current, host_live, host_first;
+static int host_left[16];
 static ucontext_t host_main;
-static HostDim blockIdx, gridDim, blockDim;
-static HostBarrier host_block, host_warp[32];
-static uint32_t host_slots[32][32];
+static HostDim gridDim, blockDim;
+static HostBarrier host_block[16], host_warp[16][32];
+static struct { int arrived; unsigned phase; } host_cluster;
+static uint32_t host_slots[16][32][32];
 static unsigned char* host_shared;
 static void (*host_body)(void**);
 static void** host_arguments;
+enum { HOST_ARENA = 1 << 16 };
+alignas(1024) static unsigned char host_arena[16][HOST_ARENA];
 
-struct HostThread { int x, y, z; };
-static HostThread host_thread() { return {host_fibers[host_current].thread, 0, 0}; }
+static int host_rank() { return host_fibers[host_current].rank; }
+static HostDim host_thread() { return {host_fibers[host_current].thread, 0, 0}; }
+static HostDim host_block_index() {
+  const int b = host_first + host_rank();
+  return {b % gridDim.x, b / gridDim.x % gridDim.y, b / gridDim.x / gridDim.y};
+}
 #define threadIdx host_thread()
+#define blockIdx host_block_index()
 
 static void host_yield() {
   const int from = host_current, n = (int)host_fibers.size();
@@ -53,51 +64,70 @@ static void host_wait(HostBarrier& barrier, const int& size) {
   }
 }
 
-static void __syncthreads() { host_wait(host_block, host_live); }
+static void __syncthreads() { host_wait(host_block[host_rank()], host_left[host_rank()]); }
 
 static int host_warp_size(int warp) { return blockDim.x - 32 * warp < 32 ? blockDim.x - 32 * warp : 32; }
 
-static void __syncwarp(unsigned = ~0u) { const int w = threadIdx.x / 32; host_wait(host_warp[w], host_warp_size(w)); }
+static void __syncwarp(unsigned = ~0u) { const int w = host_thread().x / 32; host_wait(host_warp[host_rank()][w], host_warp_size(w)); }
 
 template <class T> static T __shfl_sync(unsigned, T value, int source) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = host_rank();
   static_assert(sizeof(T) == 4, "32-bit shuffles");
-  memcpy(&host_slots[warp][lane], &value, 4);
+  memcpy(&host_slots[rank][warp][lane], &value, 4);
   __syncwarp();
   T result;
-  memcpy(&result, &host_slots[warp][source & 31], 4);
+  memcpy(&result, &host_slots[rank][warp][source & 31], 4);
   __syncwarp();
   return result;
 }
 
 template <class T> static T __shfl_xor_sync(unsigned m, T value, int mask) { return __shfl_sync(m, value, (threadIdx.x % 32) ^ mask); }
 
+// the barrier of all threads of a cluster: each arrives, goes on, and waits later
+static void nt_cluster_arrive() {
+  host_fibers[host_current].phase = host_cluster.phase;
+  if (++host_cluster.arrived == (int)host_fibers.size()) { host_cluster.arrived = 0; host_cluster.phase++; }
+}
+
+static void nt_cluster_wait() { while (host_cluster.phase == host_fibers[host_current].phase) host_yield(); }
+
+// shared addresses are offsets in the arena, which holds the blocks of a cluster one after the other
+static uint32_t __cvta_generic_to_shared(const void* p) { return (uint32_t)((const unsigned char*)p - host_arena[0]); }
+static uint32_t nt_at_rank(uint32_t address, uint32_t rank) { return address % HOST_ARENA + rank * HOST_ARENA; }
+static void nt_remote_store4(uint32_t remote, uint32_t v) {
+  if (host_cluster.phase == 0 || remote >= sizeof(host_arena)) abort();
+  memcpy(host_arena[0] + remote, &v, 4);
+}
+
 static void host_entry() {
   host_body(host_arguments);
   host_fibers[host_current].done = true;
+  host_left[host_rank()]--;
   if (--host_live == 0) setcontext(&host_main);
   host_yield();
 }
 
-static void host_launch(void (*body)(void**), void** arguments, int gx, int gy, int gz, int threads, int shared) {
+static void host_launch(void (*body)(void**), void** arguments, int gx, int gy, int gz, int threads, int shared, int cluster) {
   host_body = body; host_arguments = arguments;
   gridDim = {gx, gy, gz}; blockDim = {threads, 1, 1};
   host_shared = (unsigned char*)aligned_alloc(1024, (shared / 1024 + 2) * 1024);
-  host_fibers.resize(threads);
+  host_fibers.resize(threads * cluster);
   for (auto& f : host_fibers) f.stack.resize(1 << 16);
-  for (int b = 0; b < gx * gy * gz; b++) {
-    blockIdx = {b % gx, b / gx % gy, b / gx / gy};
+  for (host_first = 0; host_first < gx * gy * gz; host_first += cluster) {
     memset(host_shared, 0xff, shared);
-    for (int t = 0; t < threads; t++) {
+    for (int r = 0; r < cluster; r++) memset(host_arena[r], 0xff, HOST_ARENA);
+    for (int r = 0; r < cluster; r++) host_left[r] = threads;
+    host_cluster.arrived = 0; host_cluster.phase = 0;
+    for (int t = 0; t < threads * cluster; t++) {
       HostFiber& f = host_fibers[t];
-      f.thread = t; f.done = false;
+      f.thread = t % threads; f.rank = t / threads; f.done = false;
       getcontext(&f.context);
       f.context.uc_stack.ss_sp = f.stack.data();
       f.context.uc_stack.ss_size = f.stack.size();
       f.context.uc_link = nullptr;
       makecontext(&f.context, host_entry, 0);
     }
-    host_current = 0; host_live = threads;
+    host_current = 0; host_live = threads * cluster;
     swapcontext(&host_main, &host_fibers[0].context);
   }
   free(host_shared);
