@@ -23,6 +23,7 @@ from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
+from nautile.codegen.sm90.expectation import expected
 from nautile.codegen.sm90.grid import block_count, named, origins
 from nautile.codegen.sm90.memory import (
     Advance,
@@ -90,6 +91,7 @@ def print_kernel(program: RoleProgram) -> CudaKernel:
         architecture=ARCHITECTURE,
         maps=tuple(maps),
         counters=counters,
+        expected=expected(program),
     )
 
 
