@@ -15,7 +15,7 @@ from itertools import islice
 from nautile.codegen.general import emit_general
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
-from nautile.codegen.rows import as_rows, emit_rows
+from nautile.codegen.rows import RowOptions, as_rows, emit_rows, emit_rows_cluster
 from nautile.codegen.sm80.emit import CAPACITY, emit_mma, emit_variants
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Mma, TileProgram, Write, walk_statements
@@ -23,9 +23,10 @@ from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
 
-__all__ = ["alternatives", "emit", "emit_program"]
+__all__ = ["alternatives", "emit", "emit_cluster_variants", "emit_program"]
 
 _SCHEDULES = 3  # alternatives that are tried, at most
+_CLUSTERS = (RowOptions(cluster=0), RowOptions(cluster=0, occupancy=1))
 _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 
@@ -72,20 +73,30 @@ def _schedules(program: TileProgram) -> Iterator[CudaKernel]:
 
 def emit_program(program: TileProgram, *, fitting: bool = False) -> CudaKernel:
     """The kernel of one tile program."""
-    statements = list(walk_statements(program.body))
     refused: LoweringError | None = None
     if _multiplies(program):
         try:
             return emit_mma(program)
         except LoweringError as error:
             refused = error  # a shape that fragments do not cover: others have no such limits
-    precise = any(isinstance(s, Write) and _precise(s.buffer.dtype) for s in statements)
+    precise = _precisely(program)
     rows = as_rows(program)
     if fitting and refused and (rows is None or refused.code == CAPACITY):
         raise refused
     if rows is not None:
         return emit_rows(rows, program.name, precise)
     return emit_general(program, program.name, precise)
+
+
+def emit_cluster_variants(program: TileProgram) -> list[CudaKernel]:
+    """Kernels for sm_90 and later of a program whose rows the blocks of a cluster share, the best
+    first: they stand beside `emit_program`'s. Raises LoweringError where rows are not too long for
+    a block, and where they are too long for a cluster."""
+    rows = None if _multiplies(program) else as_rows(program)
+    if rows is None:
+        raise LoweringError(f"{program.name}: its blocks are not rows")
+    precise = _precisely(program)
+    return [emit_rows_cluster(rows, program.name, precise, options) for options in _CLUSTERS]
 
 
 def _multiplies(program: TileProgram) -> bool:
@@ -97,8 +108,13 @@ def _multiplies(program: TileProgram) -> bool:
     return any(isinstance(s, Mma) and (s.operand in _TENSOR or s.split) for s in found)
 
 
-def _precise(dtype: str) -> bool:
+def _precisely(program: TileProgram) -> bool:
     """Whether a result's type shows more digits than the fast functions have."""
+    writes = [s for s in walk_statements(program.body) if isinstance(s, Write)]
+    return any(_precise(s.buffer.dtype) for s in writes)
+
+
+def _precise(dtype: str) -> bool:
     return DTYPES[dtype].digits > 11 or DTYPES[dtype].kind != "float"
 
 
