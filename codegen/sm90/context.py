@@ -31,6 +31,8 @@ class Context(Common):
     where: Mapping[str, tuple[str, int]] = field(kw_only=True)
     products: dict[str, Product] = field(default_factory=dict)
     waits: dict[str, Waiting] = field(default_factory=dict)
+    spelled: dict[str, str] = field(default_factory=dict)
+    leaves: dict[str, Fragment] = field(default_factory=dict)
     block: str = ""
     first: str = ""
     whole: str = ""
@@ -53,6 +55,8 @@ class Context(Common):
 
     def element(self, fragment: Fragment) -> str:
         """A fragment's element in the loops over e, j and q."""
+        if fragment.name in self.spelled:
+            return self.spelled[fragment.name]
         if fragment.column is None:
             return f"{self.array(fragment.name)}[e]"
         name, start = self.where[fragment.name]
@@ -61,11 +65,12 @@ class Context(Common):
             return f"{self.array(name)}[{at}4 * j + 2 * e + q]"
         return f"{self.array(name)}[e >> 1][{at}4 * j + 2 * (e & 1) + q]"
 
-    def row(self) -> str:
-        """The position of row e."""
-        if self.roles.geometry.fragments == 1:
-            return "row0 + e * 8"
-        return "row0 + (e >> 1) * 64 + (e & 1) * 8"
+    def fragment(self, name: str) -> Fragment:
+        return self.leaves.get(name) or Common.fragment(self, name)
+
+    def row_step(self) -> str:
+        """From the thread's first row to row e."""
+        return "e * 8" if self.roles.geometry.fragments == 1 else "(e >> 1) * 64 + (e & 1) * 8"
 
     # -- rings --------------------------------------------------------------------------------
 

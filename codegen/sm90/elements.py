@@ -14,6 +14,7 @@ from nautile.codegen.memory import Clear, FoldRow, Fragment, Keep, Pack, Pointwi
 from nautile.codegen.sm80.context import Place
 from nautile.codegen.sm80.elements import COMBINE, quad
 from nautile.codegen.sm90.context import Context
+from nautile.codegen.sm90.indices import based
 from nautile.codegen.sm90.memory import Mask, MaskTail, Pin
 from nautile.terms import Axis, Term
 
@@ -70,10 +71,12 @@ def walk(
     precise: bool = True,
 ) -> None:
     """Loops over a thread's elements; `statement` gets the terms' texts."""
+    ctx.emit("{")
+    made = [based(ctx, t, column) for t in terms]
     place, levels = places(ctx, column)
     printer = ctx.printer(levels, place, precise=precise)
-    inner = list(statement([printer.value(t) for t in terms]))
-    ctx.emit("{", *levels[0].lines)
+    inner = list(statement([printer.value(t) for t, _ in made]))
+    ctx.emit(*[line for _, lines in made for line in lines], *levels[0].lines)
     if column is None:
         ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
         _position(ctx, [*levels[1].lines, *inner])
@@ -120,7 +123,7 @@ def elements(ctx: Context, column: Axis, place: Place, level: Level, inner: list
 
 def _position(ctx: Context, lines: Sequence[str]) -> None:
     if _mentions("p_row", lines):
-        ctx.emit(f"const int p_row = {ctx.row()};")
+        ctx.emit(f"const int p_row = row0 + {ctx.row_step()};")
 
 
 def _mentions(name: str, lines: Iterable[str]) -> bool:

@@ -154,8 +154,7 @@ class _Planner:
         return self.options.stages or (2 if chain else 6)
 
     def _registers(self) -> tuple[int, int] | None:
-        chain = any(b.computed(self.structure) for b in _batches(self.root))
-        given = CONSUMER_REGISTERS[self.geometry.consumers][chain]
+        given = CONSUMER_REGISTERS[self.geometry.consumers]
         held = self.values.registers() * self.geometry.fragments
         if held + SPARE_REGISTERS > (given[1] if given else 255):
             raise CapacityError(f"{held} registers of accumulators a thread")

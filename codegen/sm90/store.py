@@ -13,6 +13,7 @@ from nautile.codegen.schedule.affine import coefficient, divisor, offset, stride
 from nautile.codegen.sm80.store import narrowed
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.elements import elements, places, rows, walk
+from nautile.codegen.sm90.indices import based
 from nautile.codegen.sm90.memory import PANEL_BYTES, StoreTile
 from nautile.codegen.types import convert, dtype_of
 from nautile.terms import Axis, Const, Load, Term
@@ -36,12 +37,14 @@ def coordinates(ctx: Context, places: tuple[Term, ...], moved: dict[int, str]) -
 
 def store_tile(ctx: Context, op: StoreTile) -> None:
     """Panel after panel: the values of 16 rows x 16 columns of a warp are one stmatrix."""
+    ctx.emit("{")
+    term, bases = based(ctx, op.value, op.column)
     place, levels = places(ctx, op.column)
     printer = ctx.printer(levels, place, precise=op.precise)
-    value = convert(printer.value(op.value), dtype_of(op.value), "f32")
+    value = convert(printer.value(term), dtype_of(term), "f32")
     several = ctx.roles.geometry.fragments > 1
     v = "v[e >> 1][4 * half + 2 * (e & 1) + q]" if several else "v[4 * half + 2 * e + q]"
-    ctx.emit("{", *levels[0].lines)
+    ctx.emit(*bases, *levels[0].lines)
     rows(ctx, levels[1])
     ctx.emit(
         f"const nt_u32 staging = shared + {op.staging}{_own(ctx)};",
@@ -49,7 +52,12 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     )
     ctx.unroll(f"for (int panel = 0; panel < {-(-op.columns // 64)}; panel++) {{")
     ctx.emit(f"const nt_u32 to = staging + (panel & 1) * {_pair(ctx) // 2};")
-    ctx.emit(f"if ({LEADER}) nt_bulk_wait_read<1>();", "nt_named_sync(1 + w, 128);")
+    ctx.emit(f"if ({LEADER}) {{")
+    if op.columns > 64:
+        ctx.emit("if (panel > 0) nt_bulk_wait_read<1>(); else nt_bulk_wait_read<0>();", "}")
+    else:
+        ctx.emit("nt_bulk_wait_read<0>();", "}")
+    ctx.emit("nt_named_sync(1 + w, 128);")
     ctx.unroll("for (int part = 0; part < 4; part++) {")
     if op.columns % 64:
         ctx.emit(f"if (panel * 4 + part >= {op.columns // 16}) break;")

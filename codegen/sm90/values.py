@@ -275,7 +275,7 @@ class Values:
         precise = self.precise and s.target.name not in self.narrow
         plain = self.structure.program.masked.get(s.target.name)
         if plain is None:
-            return [Pointwise(target, value, None, precise)]
+            return self._copy(target, value, precise)
         whole = self._value(s, plain)
         if not masks:
             return self._copy(target, whole, precise)
