@@ -116,9 +116,9 @@ def test_operations_of_products_and_attention() -> None:
 
 
 def test_a_ratio_is_taken_round_by_round() -> None:
-    """A card that slows down to a half moves both sides alike."""
-    found = ratio([1.0, 2.0, 1.0], [3.0, 6.0, 2.0])
-    assert found == {"ratio": 3.0, "ratio_low": 2.0, "ratio_high": 3.0}
+    """A card that slows down moves both sides alike; medians alone would give 8 over 2."""
+    found = ratio([1.0, 2.0, 9.0], [3.0, 8.0, 9.0])
+    assert found == {"ratio": 3.0, "ratio_low": 1.0, "ratio_high": 4.0}
     with pytest.raises(ValueError, match=r"zip\(\) argument 2"):
         ratio([1.0], [1.0, 2.0])
 
@@ -182,7 +182,8 @@ def test_a_mean_and_the_worst_of_a_grid() -> None:
 def test_rates_and_times_of_other_programs() -> None:
     plain = record(square("full", 4096), {}, tflops=600.0)
     capped = record(square("softcap", 4096, "variants"), {"flex_attention": 2.5}, tflops=480.0)
-    found = verdict("softcap, 4k and 16k", [plain, capped], 1)
+    other = record(square("full", 16384), {}, tflops=100.0)
+    found = verdict("softcap, 4k and 16k", [other, plain, capped], 1)
     assert list(found.figures.values()) == [pytest.approx(0.8)]
     sizes = {"M": 4096, "N": 4096, "K": 4096}
     wide = record(Case("gemm", "products", "gemm", sizes), {})
