@@ -5,16 +5,18 @@ or 128 (two fragments). Operands are tiles of tensors as they lie in memory, bro
 engine; the row side of a contraction may also be computed from what another one made, in registers
 (a chain). Then:
 
-- tiles: rows 128 (two warpgroups of 64), 192 (three) or 256 (two of 128); columns multiples of 8,
-  at most 256; a step of a depth that is streamed is 128 bytes of operand; a depth inside a stream
-  is whole, and at most 256;
-- registers: f32 accumulators and packed operands of a thread, at most 204 with two warpgroups and
-  132 with three;
-- shared memory: what stays, two slots or more of what is streamed, and 16 KiB a warpgroup through
-  which results are stored;
+- tiles: rows 64 (one warpgroup), 128 (two), 192 (three) or 256 (two of 128); columns multiples of
+  16, at most 256; a step of a depth that is streamed is 128 bytes of operand; a depth inside a
+  stream is whole, and at most 256. Of products whose tiles have 128 rows and at most 128 columns
+  together, two warpgroups take tiles in turn: each holds all 128 rows;
+- registers of a thread for f32 accumulators and packed operands: `REGISTERS`;
+- shared memory: what stays, two slots or more of what is streamed, and 16 KiB a fragment through
+  which results of 16 bits are stored;
 - operands: bf16 and f16 as they lie; tf32 and fp8 with the depth contiguous. One of a tile's two
   axes is contiguous, coordinates move with both position by position, rows are multiples of 16
   bytes.
+
+What is said here of terms, `nautile.codegen.sm90` says of tile programs.
 """
 
 from __future__ import annotations
@@ -28,25 +30,28 @@ import numpy.typing as npt
 from nautile.dtypes import DTYPES
 from nautile.extract.body import Body, monoid_of
 from nautile.extract.contractions import Contraction, reduces
+from nautile.extract.copied import WIDTHS, lies
 from nautile.extract.device import Device
-from nautile.extract.footprint import Vector, affine, product
+from nautile.extract.footprint import Vector, product
 from nautile.extract.norms import norm
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
-from nautile.terms import Axis, Load, Online, Reduce, Term, walk
+from nautile.terms import Axis, Load, Online, Reduce, Term
 
-__all__ = ["STAGES", "Budget", "Warpgroups", "budget", "warpgroup_tilings", "warpgroups"]
+__all__ = ["Budget", "Warpgroups", "budget", "warpgroup_tilings", "warpgroups"]
 
-ROWS = {128: 2, 192: 3, 256: 2}  # rows of a block: its consumer warpgroups
+ROWS = {64: 1, 128: 2, 192: 3, 256: 2}  # rows of a block: its consumer warpgroups
 COLUMNS = (32, 64, 96, 128, 160, 192, 224, 256)
 STREAM = (64, 96, 128, 160, 192, 224, 256)
 WIDEST = 256  # columns of one product, and positions of a depth that stays
 PANEL = 128  # bytes of a swizzled row, and of a step of a depth
-REGISTERS = {2: 204, 3: 132}  # of a thread, for accumulators and packed operands
-STAGING = 16_384  # bytes a warpgroup through which results are stored
+UNIT = 16  # what tiles are multiples of
+# registers of a thread for accumulators and packed operands, by consumer warpgroups
+REGISTERS = {1: 227, 2: 204, 3: 132}
+TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups take in turn
+STAGING = 16_384  # bytes for each fragment through which results are stored
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
-STAGES = 4  # slots of a ring, at most
-FEWEST = 64  # rows below which the path is not worth its fragments
-WIDTHS = {"bf16": 2, "f16": 2, "tf32": 4, "f8e4m3": 1, "f8e5m2": 1}
+STAGES = (6, 2)  # slots of a ring at most: of a product, of a chain
+FEWEST = (8, 33)  # rows of a product, and of a chain, from which on the path is worth its fragments
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +73,17 @@ class Warpgroups:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a block of each tiling takes: consumer warpgroups, registers of a thread for
-    accumulators and packed operands, slots of the rings, bytes of a slot and of shared memory, and
-    whether all that fits."""
+    """What a block of each tiling takes: consumer warpgroups, whether they take tiles in turn,
+    registers of a thread for accumulators and packed operands, slots of the rings, bytes of a slot
+    and of shared memory, whether results are stored by the copy engine, and whether all fits."""
 
     consumers: Vector
+    in_turn: npt.NDArray[np.bool_]
     registers: Vector
     stages: Vector
     slot: Vector
     shared: Vector
+    staged: npt.NDArray[np.bool_]
     fits: npt.NDArray[np.bool_]
 
 
@@ -87,11 +94,11 @@ def warpgroups(body: Body) -> Warpgroups | None:
         return None
     if norm(body) or depth_folds(body) or not _columns_folded(body):
         return None
-    row = _row(body, tensor)
-    if row is None or row.extent < FEWEST or not all(row in o.axes for o in body.outputs):
+    row, chain = _row(body, tensor), is_chain(body)
+    if row is None or row.extent < FEWEST[chain] or not all(row in o.axes for o in body.outputs):
         return None
     columns = {c.root: _wide(body, _across(c, row)) for c in tensor}
-    walks = _chain(body, tensor) if is_chain(body) else _product(tensor)
+    walks = _chain(body, tensor) if chain else _product(tensor)
     if walks is None:
         return None
     found = Warpgroups(row, columns, *walks)
@@ -116,10 +123,13 @@ def _folds(root: Term, columns: frozenset[Axis]) -> bool:
 
 
 def _row(body: Body, tensor: list[Contraction]) -> Axis | None:
-    """The rows: not the axis along which results lie side by side, where there is another."""
+    """The rows: not the axis along which results lie side by side, where there is another; those of
+    the left operand before those of the right one."""
     last = {o.axes[-1] for o in body.outputs if o.axes}
-    found = [a for a in row_choices(tensor, []) if a in body.grid]
-    return max(found, key=lambda a: (a not in last, a.extent, a), default=None)
+    first = min(tensor, key=lambda c: body.inside.index(c.root))
+    sides = (_wide(body, first.rows), _wide(body, first.columns))
+    choices = [a for a in row_choices(tensor, []) if a in body.grid]
+    return min((a for a in sides if a in choices), key=lambda a: a in last, default=None)
 
 
 def _across(c: Contraction, row: Axis) -> frozenset[Axis]:
@@ -144,13 +154,18 @@ Walks = tuple[Axis | None, Mapping[Axis, int]]
 
 
 def _product(tensor: list[Contraction]) -> Walks | None:
-    """Contractions over the same axes: the longest in steps of a panel, the others one by one."""
+    """Contractions over the same axes: one is walked in steps of a panel; of several the longest
+    that a tile holds is whole, and the others are walked one by one."""
     axes = set(tensor[0].axes)
     if any(set(c.axes) != axes for c in tensor):
         return None
-    longest = max(axes, key=lambda a: (a.extent, a))
-    step = PANEL // max(WIDTHS[c.operand] for c in tensor)
-    return None, {a: step if a == longest else 1 for a in axes}
+    if len(axes) == 1:
+        return None, dict.fromkeys(axes, PANEL // max(WIDTHS[c.operand] for c in tensor))
+    held = [a for a in axes if a.extent <= WIDEST]
+    if not held:
+        return None
+    inner = max(held, key=lambda a: (a.extent, a))
+    return None, {a: _whole(a) if a == inner else 1 for a in axes}
 
 
 def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:
@@ -179,31 +194,9 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
         if any(reduces(t) for t in parts):
             if own.row not in free or not own.chain:
                 return False
-        elif len(parts) > 1 or not _lies(parts[0], tiled, deep, c.operand):
+        elif len(parts) > 1 or not lies(parts[0], tiled, deep, c.operand):
             return False
     return True
-
-
-def _lies(term: Term, tiled: set[Axis], deep: set[Axis], operand: str) -> bool:
-    """Whether the copy engine brings the operand's tile."""
-    if not isinstance(term, Load) or term.buffer.dtype != operand or not term.coordinates:
-        return False
-    if any(isinstance(t, Load) for t in walk(*term.coordinates)):
-        return False
-    inner = term.coordinates[-1].free & tiled
-    if len(inner) != 1 or (WIDTHS[operand] != 2 and not inner <= deep):
-        return False
-    if term.buffer.shape[-1] * DTYPES[operand].bytes % 16:
-        return False
-    moving = [c for c in term.coordinates if c.free & tiled]
-    return all(_moves(c, tiled) for c in moving) and len(moving) == len(tiled)
-
-
-def _moves(coordinate: Term, tiled: set[Axis]) -> bool:
-    """Whether the coordinate moves with one of the axes, position by position."""
-    form = affine(coordinate)
-    own = coordinate.free & tiled
-    return form is not None and len(own) == 1 and form.coefficients.get(next(iter(own))) == 1
 
 
 # ---- tiles -------------------------------------------------------------------------------------
@@ -217,33 +210,34 @@ def warpgroup_tilings(body: Body, own: Warpgroups) -> dict[Axis, Vector]:
         axis: np.array(sizes, dtype=float)[index[k]]
         for k, (axis, sizes) in enumerate(options.items())
     }
-    keep = _registers(body, own, tiles) <= _most(_consumers(own, tiles))
+    consumers = _consumers(own, tiles)
+    keep = _registers(body, own, tiles, consumers) <= _most(consumers)
     return {axis: size[keep] for axis, size in tiles.items()}
 
 
 def _options(body: Body, own: Warpgroups, axis: Axis) -> list[int]:
     if axis == own.row:
-        return [r for r in ROWS if r < axis.extent + FEWEST] or [min(ROWS)]
+        return [r for r in ROWS if r < axis.extent + min(ROWS)]
     if axis == own.stream:
-        return _sizes(axis, STREAM, 16)
+        return _sizes(axis, STREAM)
     if axis in own.steps:
-        return [min(own.steps[axis], _whole(axis, 16))]
+        return [min(own.steps[axis], _whole(axis))]
     if axis in body.reduced:
-        return [_whole(axis, 16)]
+        return [_whole(axis)]
     if axis not in own.columns.values():
         return [1]
     if own.chain and axis.extent <= WIDEST:
-        return [_whole(axis, 8)]
-    return _sizes(axis, COLUMNS, 8)
+        return [_whole(axis)]
+    return _sizes(axis, COLUMNS)
 
 
-def _sizes(axis: Axis, sizes: tuple[int, ...], unit: int) -> list[int]:
+def _sizes(axis: Axis, sizes: tuple[int, ...]) -> list[int]:
     found = [s for s in sizes if s < axis.extent]
-    return found + ([_whole(axis, unit)] if axis.extent <= sizes[-1] else [])
+    return found + ([_whole(axis)] if axis.extent <= sizes[-1] else [])
 
 
-def _whole(axis: Axis, unit: int) -> int:
-    return -(-axis.extent // unit) * unit
+def _whole(axis: Axis) -> int:
+    return -(-axis.extent // UNIT) * UNIT
 
 
 # ---- what a block takes ------------------------------------------------------------------------
@@ -251,13 +245,19 @@ def _whole(axis: Axis, unit: int) -> int:
 
 def budget(body: Body, own: Warpgroups, device: Device, tiles: Mapping[Axis, Vector]) -> Budget:
     """Registers and shared memory of each tiling."""
-    consumers, registers = _consumers(own, tiles), _registers(body, own, tiles)
+    consumers, rows = _consumers(own, tiles), tiles[own.row]
+    registers = _registers(body, own, tiles, consumers)
+    in_turn = (rows == TURNS[0]) & _in_turn(body, own, tiles)
+    registers = np.where(in_turn, consumers * registers, registers)
+    fragments = np.where(in_turn, consumers, 1) * rows / 64
     slot, stay = _bytes(body, own, tiles)
-    room = device.shared_bytes - SYSTEM - stay - consumers * STAGING
-    stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES)
+    staged = _staged(body, own, tiles)
+    staging = STAGING * fragments * staged
+    room = device.shared_bytes - SYSTEM - stay - staging
+    stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES[own.chain])
     fits = (registers <= _most(consumers)) & (stages >= 2)
-    shared = SYSTEM + stay + consumers * STAGING + stages * slot
-    return Budget(consumers, registers, stages, slot, shared, fits)
+    shared = SYSTEM + stay + staging + stages * slot
+    return Budget(consumers, in_turn, registers, stages, slot, shared, staged, fits)
 
 
 def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
@@ -266,21 +266,53 @@ def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
 
 
 def _most(consumers: Vector) -> Vector:
-    return np.where(consumers > 2, REGISTERS[3], REGISTERS[2])
+    most = np.select([consumers == n for n in REGISTERS], list(REGISTERS.values()))
+    return most.astype(float)
 
 
-def _registers(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
-    one = np.ones(len(tiles[own.row]))
-    widths, packed = 0 * one, 0 * one
+def _registers(
+    body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector], consumers: Vector
+) -> Vector:
+    """Of a thread where warpgroups share a tile."""
+    one = np.ones(len(consumers))
+    packed = 0 * one
     for c in body.contractions.values():
-        if c.root in body.free:
-            continue
-        widths = widths + np.ceil(product(_across(c, own.row), tiles, one) / 8) * 8
         if any(reduces(t) for parts, _ in c.sides for t in parts):
             packed = packed + product(c.axes, tiles, one) * WIDTHS[c.operand] / 2
-    fragments = tiles[own.row] / (64 * _consumers(own, tiles))
-    total: Vector = fragments * (widths / 2 + packed / 4)
+    fragments = tiles[own.row] / (64 * consumers)
+    total: Vector = fragments * (_width(body, own, tiles) / 2 + packed / 4)
     return total
+
+
+def _width(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
+    """Columns of all accumulators together."""
+    one = np.ones(len(tiles[own.row]))
+    total = 0 * one
+    for c in body.contractions.values():
+        if c.root not in body.free:
+            columns = product(_across(c, own.row), tiles, one)
+            total = total + np.ceil(columns / UNIT) * UNIT
+    return total
+
+
+def _in_turn(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:
+    """Tiles few columns wide of products that are walked in steps."""
+    walked = any(axis.extent > step for axis, step in own.steps.items())
+    narrow: npt.NDArray[np.bool_] = _width(body, own, tiles) <= TURNS[1]
+    return narrow & walked
+
+
+def _staged(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:
+    """Whether all results go through shared memory, and from there by the copy engine: they are of
+    16 bits, in rows of whole panels."""
+    found = tiles[own.row] > 0
+    for o in body.outputs:
+        column, width = o.axes[-1], DTYPES[o.buffer.dtype].bytes
+        if column not in own.columns.values() or width != 2 or o.buffer.shape[-1] * width % 16:
+            return ~found
+        panels = tiles[column] * width % PANEL == 0
+        found = found & (panels | (tiles[column] >= column.extent))
+    return found
 
 
 def _bytes(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> tuple[Vector, Vector]:

@@ -25,7 +25,7 @@ from nautile.extract.body import Body
 from nautile.extract.counting import Counting
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
-from nautile.extract.hopper import REGISTERS, Warpgroups, budget, warpgroup_tilings
+from nautile.extract.hopper import Warpgroups, budget, warpgroup_tilings
 from nautile.extract.masks import conjuncts
 from nautile.extract.priced import Priced
 from nautile.extract.traffic import Traffic, moved
@@ -37,11 +37,13 @@ __all__ = ["price_warpgroups"]
 REUSE = 85  # rows * columns / (rows + columns) of a tile at which operands come fast enough
 IN_TURN = 66  # the same where two warpgroups take tiles in turn: one's stalls are the other's time
 HIDDEN = 0.3  # share of the shorter of a step's tensor and pointwise work that nothing hides
+LONE = 0.6  # the same where one warpgroup has nobody to take turns with
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
 TILE = 1.6e-6  # seconds of a chain's tile: its rows arrive, its first scores, its last store
 RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
 STORE = 0.3e-6  # seconds of a product's tile besides its main loop
-STORED = 2.2e11  # bytes a second that one multiprocessor stores through shared memory
+STORED = 2.2e11  # bytes a second that one multiprocessor stores by the copy engine
+BY_THREADS = 0.4  # times as many where its threads store them
 FILL = 1.2e-6  # seconds until the first operands are there
 TMA_L2 = 1.25  # times the second-level cache's bandwidth that copies of whole tiles reach
 LATENCY = 1.1e-6  # seconds from a request to device memory to its answer, under load
@@ -121,13 +123,15 @@ class _Pricing:
     def _product(self, multiply: Vector, compute: Vector) -> Vector:
         """Seconds of one tile: both warpgroups share it, or take tiles in turn."""
         stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
-        after = compute + STORE + stored / self.counting.blocks / STORED
+        rate = np.where(self.budget.staged, 1, BY_THREADS) * STORED
+        after = compute + STORE + stored / self.counting.blocks / rate
         together = multiply / self._supply(REUSE) + after
         alone = multiply / self._supply(IN_TURN)
-        turns = (self.budget.consumers == 2) & (2 * self.budget.registers <= REGISTERS[2])
-        in_turn = np.maximum(alone, (alone + after) / 2)
-        often = self.busy > 2 * self.device.sms  # with fewer tiles there are no turns to take
-        found: Vector = np.where(turns & often, np.minimum(together, in_turn), together)
+        # with one tile a block there are no turns to take
+        turns = np.where(
+            self.busy > self.device.sms, np.maximum(alone, (alone + after) / 2), together
+        )
+        found: Vector = np.where(self.budget.in_turn, turns, together)
         return found
 
     def _chain(self, multiply: Vector, compute: Vector) -> Vector:
@@ -137,8 +141,9 @@ class _Pricing:
         stream = self.own.stream
         assert stream is not None
         ragged = RAGGED * (self.counting.count[stream] * self.tiles[stream] > stream.extent)
-        bare = (1 - HIDDEN) * shorter / steps  # of the first step and the last product
-        found: Vector = longer + HIDDEN * shorter + bare + TILE + ragged + STEP * steps
+        share = np.where(self.budget.consumers > 1, HIDDEN, LONE)
+        bare = (1 - share) * shorter / steps  # of the first step and the last product
+        found: Vector = longer + share * shorter + bare + TILE + ragged + STEP * steps
         return found
 
     def _supply(self, enough: float) -> Vector:

@@ -131,8 +131,8 @@ def contraction(a: Term, b: Term) -> Outputs:
     return (Output(Buffer("C", (M.extent, N.extent), "bf16"), (M, N), term),)
 
 
-def shifted() -> Term:
-    at = (apply("add", Index(N), Const(3)), Index(K))
+def shifted(by: int = 3) -> Term:
+    at = (apply("add", Index(N), Const(by)), Index(K))
     return Load(Buffer("B", (600, 512), "bf16"), at)
 
 
@@ -146,13 +146,26 @@ def strided() -> Term:
     return Load(Buffer("B", (1024, 512), "bf16"), at)
 
 
+def strided_depth() -> Term:
+    at = (Index(N), apply("mul", Index(K), Const(2)))
+    return Load(Buffer("B", (512, 1024), "bf16"), at)
+
+
+def quotient() -> Term:
+    at = (apply("floordiv", Index(N), Const(2)), Index(K))
+    return Load(Buffer("B", (256, 512), "bf16"), at)
+
+
 A, B = load("A", (M, K)), load("B", (N, K))
 OPERANDS: dict[str, tuple[Term, Term, bool]] = {
     "as they lie": (A, B, True),
     "columns contiguous": (A, load("B", (K, N)), True),
     "rows contiguous": (load("A", (K, M)), B, True),
     "from the fourth on": (A, shifted(), True),
-    "every other": (A, strided(), False),
+    "every other": (A, strided(), True),
+    "every other of the depth": (A, strided_depth(), False),
+    "beyond the end": (A, shifted(600), False),
+    "two of a row": (A, quotient(), False),
     "gathered": (A, gathered(), False),
     "rows of 1026 bytes": (A, load("B", (N, K), row=513), False),
     "scaled on its way": (apply("mul", A, load("g", (K,))), B, False),
@@ -180,7 +193,8 @@ def test_operands_are_tiles_as_they_lie_in_memory(name: str) -> None:
         (attention(4096, 264), False),  # a depth inside a stream stays, and is 256 at most
         (attention(4096, 128, queries=32), False),  # few rows: one warp has them
         (attention(4096, 128, dtype="f8e4m3"), False),  # values lie across their depth
-        (product(32, 4096, 4096), False),
+        (product(16, 4096, 4096), True),  # padded to 64 rows: bound by memory anyway
+        (product(4, 4096, 4096), False),
     ],
 )
 def test_chains_keep_their_inner_depths_and_need_rows(outputs: Outputs, expected: bool) -> None:
@@ -233,8 +247,8 @@ def test_every_schedule_of_the_path_is_one_of_its_tiles(outputs: Outputs) -> Non
     found = schedules(outputs, HOPPER, 100, path="wgmma")
     assert found
     for part, prediction in found:
-        assert part.tiles[own.row] in (128, 192, 256)
-        assert all(part.tiles[a] % 8 == 0 for a in own.columns.values() if a is not None)
+        assert part.tiles[own.row] in (64, 128, 192, 256)
+        assert all(part.tiles[a] % 16 == 0 for a in own.columns.values() if a is not None)
         assert prediction.shared_bytes <= 232_448
 
 
@@ -244,8 +258,8 @@ def test_tiles_that_are_no_larger_than_the_problem_is() -> None:
     assert own is not None
     tiles = warpgroup_tilings(body, own)
     assert {a.family: sorted(set(v)) for a, v in tiles.items()} == {
-        "m": [128],
-        "n": [32, 40],
+        "m": [64, 128],
+        "n": [32, 48],
         "k": [48],
     }
 

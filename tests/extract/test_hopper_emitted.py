@@ -1,0 +1,81 @@
+"""What the cost model says of the warpgroup path, against its emitter: which programs it takes, in
+which tiles, and what a block of them holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from nautile.codegen.lower import lower
+from nautile.codegen.sm90 import options
+from nautile.codegen.sm90.emit import memory_program
+from nautile.codegen.sm90.memory import RoleProgram
+from nautile.errors import LoweringError
+from nautile.extract import hopper
+from nautile.extract.body import analyse
+from nautile.extract.kernel import Kernel, Part, Prediction
+from nautile.extract.roofline import schedules
+
+from .hopper_programs import Outputs, attention, gelu, product, softcap
+from .test_hopper import HOPPER, OPERANDS, contraction
+
+NONE = Prediction(0.0, "dram", 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def emitted(part: Part) -> RoleProgram:
+    return memory_program(lower(Kernel("k", (part,), NONE), part))
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_that_are_priced_are_those_that_are_emitted(name: str) -> None:
+    a, b, expected = OPERANDS[name]
+    outputs = contraction(a, b)
+    body = analyse(outputs)
+    tiles = {axis: {"m": 128, "n": 128, "k": 64}[axis.family] for axis in body.axes}
+    part = Part(outputs, tiles, body.reduced, "wgmma")
+    if expected:
+        emitted(part)
+    else:
+        with pytest.raises(LoweringError):
+            emitted(part)
+
+
+PROGRAMS: dict[str, Outputs] = {
+    "product": product(4096, 4096, 4096),
+    "odd": product(1000, 776, 520),
+    "gelu": product(4096, 4096, 4096, epilogue=gelu),
+    "gated": product(4096, 14336, 4096, gated=True),
+    "fp8": product(4096, 4096, 4096, "f8e4m3"),
+    "tf32": product(4096, 4096, 4096, "tf32"),
+    "attention": attention(4096, 128, heads=4, group=4),
+    "causal": attention(4096, 128, heads=4, causal=True),
+    "width 64": attention(1000, 64, batch=2, heads=2, causal=True, window=200),
+    "width 72": attention(777, 72, score=softcap),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_tiles_that_are_priced_can_be_emitted(name: str) -> None:
+    found = schedules(PROGRAMS[name], HOPPER, 1000, path="wgmma")
+    assert len(found) > 4
+    for part, prediction in found[:: max(1, len(found) // 8)]:
+        made = emitted(part)
+        own = hopper.warpgroups(analyse(part.outputs))
+        assert own is not None
+        assert made.geometry.row == own.row
+        assert made.geometry.consumers == hopper.ROWS[part.tiles[own.row]]
+        assert made.shared_bytes <= prediction.shared_bytes + 512
+
+
+@pytest.mark.parametrize("name", ["product", "gelu", "gated", "attention", "causal"])
+def test_a_block_holds_what_the_price_says(name: str) -> None:
+    for part, prediction in schedules(PROGRAMS[name], HOPPER, 3, path="wgmma"):
+        made = emitted(part)
+        assert made.shared_bytes == pytest.approx(prediction.shared_bytes, abs=1100)
+
+
+def test_registers_are_those_of_the_emitter() -> None:
+    for consumers, most in hopper.REGISTERS.items():
+        pair = options.CONSUMER_REGISTERS[consumers]
+        assert most <= (pair[1] if pair else 255) - options.SPARE_REGISTERS
+    assert hopper.STAGING == options.STAGING_BYTES
+    assert HOPPER.shared_bytes == options.SHARED_LIMIT
