@@ -11,9 +11,9 @@ analyses   (fv T) bitmask of free axes    (rd T) of axes reduced inside
            (ra T) of axes of running values    (loose T) of axes that leave a factor alone
            (ext axis) extent    (traits T) bits of what is known of a term (`TRAITS`): its carried
            type (bit k: it is TYPES[k] or narrower), signs, whether it is a finite number, tame,
-           rough (inexact in proportion to its size), a term of the source
+           rough (inexact in proportion to its size), a term of the source, equal to a number
+           (numbers are not rewritten)
            (up T) of the reductions whose body has this term as a factor
-           bit 62 of loose: a number stands in the class; numbers are not rewritten
 facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
            (power T T T) (bend T T T T)      of its carrier and a slope; all running forms are equal
            (drop T T T)                      the rest of a subject, given a term and a slope
@@ -68,7 +68,6 @@ from .law import (
 )
 
 __all__ = [
-    "NUMBER",
     "STORAGE",
     "TRAITS",
     "TYPES",
@@ -81,7 +80,9 @@ __all__ = [
 
 TYPES = ("bool", "i32", "i64", "f32", "f64")
 STORAGE = tuple(DTYPES)
-_KNOWN = ("pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "rough", "source")
+_KNOWN = (
+    "pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "rough", "source", "number",
+)  # fmt: skip
 TRAITS = {name: 1 << len(TYPES) + i for i, name in enumerate(_KNOWN)}
 _SIGNS = {">": "pos", "<": "neg", ">=": "nonneg", "<=": "nonpos", "!=": "nonzero"}
 _TYPED = ("float", "boolean", "integer")
@@ -95,9 +96,10 @@ _KINDS = {  # the bits that are looked at, and those of them that are set
     "rough": (TRAITS["rough"], TRAITS["rough"]),
     "unbounded": (TRAITS["source"] | TRAITS["nonpos"], TRAITS["source"]),
 }
-NUMBER = 1 << 62
-_NO_NUMBER = ("(= loose_e (loose e))", f"(= 0 (& {NUMBER} loose_e))")
 _MINUS_ONE = "(Num -1.0)"
+
+
+_REWRITTEN = (_INTEGRAL | TRAITS["number"], 0)  # what facts are about: floats, not numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[
     integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
     query = [f"(= e {_text(left, integral)})"]
     query += [*_traits(rule, _guards(rule, left)), *_common(rule, [left, right])]
-    query += [*_NO_NUMBER]
+    query += _has("e", "e", TRAITS["number"], 0)
     if rule.parted:
         query += _parted(right)
     if rule.two_way:
@@ -203,8 +205,8 @@ def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
 
 
 def _facts(rule: Rule, conclusion: Relation, index: int) -> Iterator[Printed]:
-    query = [f"(= e {_text(conclusion.subject, False)})", *_has("e", "e", *_KINDS["float"])]
-    query += [*_NO_NUMBER, *_traits(rule, {})]
+    query = [f"(= e {_text(conclusion.subject, False)})", *_has("e", "e", *_REWRITTEN)]
+    query += _traits(rule, {})
     query += _common(rule, list(relation_parts(conclusion)))
     for i, (extra, unit) in enumerate(_forms(conclusion.running)):
         running = lowered(conclusion.running, carriers_of(rule), unit=unit)

@@ -32,7 +32,7 @@ from typing import IO
 
 import msgspec
 
-from nautile.egraph.engine import Frozen, Job, Progress, Unsound, prepare, run
+from nautile.egraph.engine import Frozen, Job, Progress, Unsound, prepare, run, tidy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -269,6 +269,8 @@ def serve() -> None:
         job = decoder.decode(source.read(int.from_bytes(head, "big")))
         data = msgspec.msgpack.encode(_answer(job, sink))
         _write(sink, data)
+        with suppress(Exception):  # an engine that cannot be brought back is made again
+            tidy()
 
 
 def _answer(job: Job, sink: IO[bytes]) -> _Frame:

@@ -18,7 +18,7 @@ import msgspec
 
 from .schema import CONSTRUCTORS, LEAVES, schema
 
-__all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run"]
+__all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run", "tidy"]
 
 _BATCH = 16
 _FACT_ROUNDS = 8
@@ -114,16 +114,26 @@ class _Engine:
         return sum(n for name, n in self("(print-size)")[0].sizes if name in CONSTRUCTORS)
 
 
-_READY: dict[tuple[RuleText, ...], _Engine] = {}
+_READY: dict[tuple[RuleText, ...], _Engine] = {}  # with a mark to return to
+_USED: list[tuple[tuple[RuleText, ...], _Engine]] = []
 
 
 def prepare(job: Job) -> None:
     """Keep an engine with the schema and the job's rules ready, as parsing them takes longer than
     saturating a small region."""
+    tidy()
     key = tuple(job.rules)
     if key not in _READY:
         _READY.clear()
         _READY[key] = _loaded(job)
+
+
+def tidy() -> None:
+    """Bring the engine of the last job back to where it stood, for the next."""
+    while _USED:
+        key, engine = _USED.pop()
+        engine("(pop) (push)")
+        _READY[key] = engine
 
 
 def _loaded(job: Job) -> _Engine:
@@ -132,16 +142,14 @@ def _loaded(job: Job) -> _Engine:
     engine(schema() + "".join(f"(ruleset {name})" for name in own))
     for rule in job.rules:
         engine(rule.text + rule.probe)
-    engine("(Num 0.0) (Num -1.0)")
+    engine("(Num 0.0) (Num -1.0) (push)")
     return engine
 
 
 def _taken(job: Job) -> _Engine:
-    """The ready engine, with a mark to return to; it is given back only when all went well."""
+    """The ready engine; it is given back only when all went well."""
     prepare(job)
-    engine = _READY.pop(tuple(job.rules))
-    engine("(push)")
-    return engine
+    return _READY.pop(tuple(job.rules))
 
 
 class _BackOff:
@@ -190,6 +198,7 @@ class _Run:
         self.engine = _taken(job)
         self.matches: dict[int, int] = {}
         self.growth: list[int] = []
+        self.rows = 0
         self.laws = {rule.name: rule.law for rule in job.rules}
         self.facts = {rule.name for rule in job.rules if rule.fact}
         rewrites = [rule for rule in job.rules if not (rule.fact or rule.normal)]
@@ -209,7 +218,7 @@ class _Run:
             self.analyse()
             for iteration in range(1, self.job.iterations + 1):
                 changed = self.iterate(iteration)
-                self.growth.append(self.engine.rows())
+                self.growth.append(self.rows)
                 if not changed and not self.backoff.skipped:
                     return "saturated"
                 self.report(iteration)
@@ -251,7 +260,7 @@ class _Run:
         """Apply the directed rules that are awake: one by one in a large e-graph, where a single
         rule may add so much that the budgets must be looked at."""
         awake = [n for n in self.directed if self.backoff.awake(n, iteration)]
-        large = self.engine.rows() > _LARGE
+        large = self.rows > _LARGE
         changed = False
         for names in ([n] for n in awake) if large else [awake]:
             updated, matches = self.apply(names)
@@ -302,7 +311,8 @@ class _Run:
     def guard(self) -> None:
         if time.perf_counter() - self.start > self.job.seconds:
             raise _Spent("time")
-        if self.engine.rows() > self.job.rows:
+        self.rows = self.engine.rows()
+        if self.rows > self.job.rows:
             raise _Spent("rows")
 
     def report(self, iteration: int) -> None:
@@ -388,6 +398,5 @@ def run(job: Job, notify: Callable[[Progress], None] = lambda progress: None) ->
     state = _Run(job, notify)
     state.load()
     frozen = state.freeze(state.saturate())
-    state.engine("(pop)")
-    _READY[tuple(job.rules)] = state.engine
+    _USED.append((tuple(job.rules), state.engine))
     return frozen

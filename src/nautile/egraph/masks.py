@@ -5,7 +5,7 @@
 (rd T)      the axes of reductions that the term cannot do without        by intersection
 (ra T)      the axes of running values inside                             by intersection
 (loose T)   the axes that leave a factor, or the sign, of the term alone, so that it can leave a
-            sum over them; bit 62 marks a class where a number stands     by union
+            sum over them                                                 by union
 (up T)      the axes of reductions whose body has the term as a factor    by union
 ```
 
@@ -16,12 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nautile.rules.egglog import NUMBER
-
 __all__ = ["MOMENTS", "masks", "tables"]
 
 MOMENTS = ("Running", "Before", "RunningOnline", "BeforeOnline")
-_NUMBERS = ("Num", "Int", "Truth", "Odd")
+_ALL = (1 << 62) - 1
 
 
 def tables() -> list[str]:
@@ -34,7 +32,7 @@ def masks(constructors: Mapping[str, tuple[str, ...]]) -> list[str]:
     """The rules of all constructors, given the sorts of their arguments. Loads bring their masks
     along."""
     rules = [_rule(name, sorts) for name, sorts in constructors.items() if name != "Leaf"]
-    rules.append(_text("(= e (op_neg a))", f"(set (loose e) {NUMBER - 1})"))
+    rules.append(_text("(= e (op_neg a))", f"(set (loose e) {_ALL})"))
     for name in ("mul", "div"):
         query = f"(= e (op_{name} a b)) (= f (fv a)) (= g (fv b))"
         other = "(& g (^ -1 f))" if name == "mul" else "0"
@@ -72,7 +70,7 @@ def _rule(name: str, sorts: tuple[str, ...]) -> str:
         f"(set (fv e) {free})",
         f"(set (rd e) {_union('rd', terms, [own] if reduces else [])})",
         f"(set (ra e) {_union('ra', terms, [own] if name in MOMENTS else [])})",
-        f"(set (loose e) {NUMBER if name in _NUMBERS else 0})",
+        "(set (loose e) 0)",
     ]
     return _text(query, " ".join(actions))
 

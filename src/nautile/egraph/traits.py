@@ -69,6 +69,7 @@ _LAWS: dict[str, tuple[_Law, ...]] = {
     "r_sum": (*_KEPT, ("rough", ("rough",))),
     "Ix": (("nonneg", ()),),
 }  # fmt: skip
+_LAWS |= dict.fromkeys(("Num", "Int", "Truth", "Odd"), (("number", ()),))
 _LAWS |= {f"r_{m}": _KEPT for m in ("max", "min", "prod")}
 _LAWS |= {f"op_{f}": (("pos", ("-",)),) for f in ("exp", "exp2", "sigmoid")}
 
