@@ -14,7 +14,7 @@ Reference ::= {"version": 1, "seed", "cases": [{"case", "kinds": {input: kind}, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from nautile.runtime.device import cupy
 from nautile.runtime.draw import POISONS, inputs, kinds_of, poison
 from nautile.runtime.launch import Call, Program
 
-__all__ = ["check", "twice"]
+__all__ = ["check", "twice", "verdicts"]
 
 _VERSION = 1
 
@@ -57,6 +57,20 @@ def check(program: Program) -> dict[str, Any]:
         "max_relative_error": max((c["max_relative_error"] for c in checks), default=0.0),
         "samples": sum(c["samples"] for c in checks),
     }
+
+
+def verdicts(
+    program: Program, run: Callable[[Mapping[str, Any]], Call]
+) -> Iterator[tuple[str, Verdict]]:
+    """For each case of the bundle's reference, what is to be said of each output after `run` has
+    launched the program on the case's inputs. LaunchError where the bundle holds no reference."""
+    if program.head.expected is None:
+        raise LaunchError(f"{program.name}: the bundle holds no reference", code="no-reference")
+    for name, seed, kinds, outputs in _cases(program, program.bundle.json(program.head.expected)):
+        call = run(inputs(program, seed, kinds))
+        for wanted in outputs:
+            verdict = _judge(call.outputs[wanted.buffer.name], wanted)
+            yield f"{name}: {wanted.buffer.name}", verdict
 
 
 def twice(program: Program, given: Mapping[str, Any]) -> tuple[Call, dict[str, int]]:
