@@ -1,11 +1,12 @@
 """Build small bundles of every kind of kernel at odd sizes, for bench/sanitize.py. Needs no GPU.
 
-    python bench/build_odd.py [--target h200] [--only TEXT]
+    python bench/build_odd.py [--target h200] [--only TEXT] [--chosen]
 
 Each becomes bench/bundles/odd/NAME with sampled values of its float64 reference. Sizes are no
 multiple of any tile where the mathematics allows: ragged rows and columns, one row, one block, more
 blocks than slots. Sizes that the copy engine takes (rows of a multiple of 16 bytes) stand beside
-sizes that it does not.
+sizes that it does not. Kernels for the target's own architecture are built even where the cost
+model prefers the portable ones, as it does for most small problems; with --chosen, they are not.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="h200")
     parser.add_argument("--only", default="", help="build the cases whose name has this text")
+    parser.add_argument("--chosen", action="store_true", help="only what the cost model prefers")
     options = parser.parse_args()
+    if not options.chosen:
+        prefer_own()
     failures = {}
     for case in (c for c in CASES if options.only in c.name):
         start = time.perf_counter()
@@ -99,6 +103,13 @@ def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "failures.json").write_text(json.dumps(failures, indent=1) + "\n")
     return 1 if failures else 0
+
+
+def prefer_own() -> None:
+    """From now on in this process, kernels of a target's own architecture are always worth it."""
+    from nautile import building
+
+    building._pays = lambda candidate, kernel: True
 
 
 def build(case: Odd, target: str) -> str:
