@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain, islice
@@ -31,6 +32,7 @@ __all__ = ["Compiler", "architectures", "build", "compile_built"]
 
 HOPPER = ("sm_90", "sm_90a")
 PORTABLE, WARPGROUPS = "portable", "wgmma"  # paths of extract/
+_SCHEDULES = 8  # of a kernel that are tried, at most, where not more are asked for
 _TRIES = 6  # kernels of one architecture that are compiled before the portable one is taken
 
 
@@ -46,10 +48,23 @@ def architectures(options: Options) -> tuple[str, ...]:
 
 def build(kernel: Kernel, options: Options) -> Built:
     """The kernel on the first schedule whose tiles fit, with the best implementation for the
-    target's own architecture if there is one. Raises LoweringError where nothing covers it."""
-    own = next(ways(kernel, options), None)
-    made = _portable(kernel, options)
-    return made if own is None else replace(made, better=(own,))
+    target's own architecture if there is one, and as many others as the options ask for. Raises
+    LoweringError where nothing covers it."""
+    own = tuple(islice(ways(kernel, options), options.candidates))
+    made = replace(_portable(kernel, options), better=own)
+    wanted = options.candidates - len(own) - 1
+    return replace(made, spare=tuple(islice(_others(made, options), max(0, wanted))))
+
+
+def _others(built: Built, options: Options) -> Iterator[Implementation]:
+    """Portable implementations on other schedules than the one taken, the best first."""
+    make = _maker(options, fitting=True)
+    device = _device(options)
+    for candidate in schedules(built.kernel, options, device, PORTABLE):
+        if candidate.parts != built.kernel.parts:
+            with suppress(LoweringError):
+                made = make(candidate)
+                yield Implementation(candidate, (Step(made.tiles, made.cuda),))
 
 
 def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
@@ -59,6 +74,8 @@ def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
 
     if architecture_of(options.target) not in HOPPER:
         return
+    if kernel.path == PORTABLE:
+        yield from _clusters(kernel, options)
     device = replace(_device(options), path=WARPGROUPS)
     for candidate in schedules(kernel, options, device, WARPGROUPS):
         if kernel.path != WARPGROUPS and not _pays(candidate, kernel):
@@ -69,6 +86,15 @@ def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
         except LoweringError:
             continue
         yield from _implementations(candidate, tiles, rows)
+
+
+def _clusters(kernel: Kernel, options: Options) -> Iterator[Implementation]:
+    """Rows too long for one block, shared by the blocks of clusters."""
+    from nautile.codegen.emit import emit_cluster_variants
+
+    tiles = _tiles(kernel, options)
+    with suppress(LoweringError):
+        yield from _implementations(kernel, tiles, [emit_cluster_variants(t) for t in tiles])
 
 
 def _pays(candidate: Kernel, kernel: Kernel) -> bool:
@@ -144,7 +170,8 @@ def schedules(kernel: Kernel, options: Options, device: Device, path: str) -> It
 
     if kernel.path == path:
         yield kernel
-    found = alternatives(kernel, device, numerics=options.numerics, path=path)
+    limit = max(_SCHEDULES, options.candidates)
+    found = alternatives(kernel, device, limit, numerics=options.numerics, path=path)
     for parts, prediction in found:
         if parts != kernel.parts:
             yield replace(kernel, parts=parts, prediction=prediction)
@@ -191,21 +218,32 @@ class Compiler:
 
 def ahead(built: Built, options: Options, compiler: Compiler) -> None:
     """Start compiling what `compile_built` will ask for first."""
-    own, others = _asked(options)
+    own, _ = _asked(options)
     for way in built.better if own else ():
         for step in way.steps:
             compiler.ahead(step.cuda, own)
-    compiler.ahead(built.cuda, others if own and built.better else (*own, *others))
+    compiler.ahead(built.cuda, _of_portable(built, options))
+    for way in built.spare:
+        compiler.ahead(way.steps[0].cuda, architectures(options))
 
 
 def compile_built(built: Built, options: Options, compiler: Compiler) -> Built:
     """`built` with machine code. Where an implementation for the target's own architecture passes
-    the gate, the portable one is compiled for the other architectures alone."""
-    own, others = _asked(options)
+    the gate and nothing is to be measured, the portable one is compiled for the other architectures
+    alone."""
+    own, _ = _asked(options)
     better = _accepted_ways(built, options, compiler, own) if own and built.better else ()
-    wanted = others if better else architectures(options)
-    portable = _compiled(replace(built, better=()), options, compiler, wanted) if wanted else built
-    return replace(portable, better=better)
+    spare = (_accepted_way(way, compiler, architectures(options)) for way in built.spare)
+    built = replace(built, better=better, spare=tuple(w for w in spare if w))
+    wanted = _of_portable(built, options)
+    made = _compiled(built, options, compiler, wanted) if wanted else built
+    return replace(made, spare=tuple(w for w in made.spare if w.kernel.parts != made.kernel.parts))
+
+
+def _of_portable(built: Built, options: Options) -> tuple[str, ...]:
+    """What the portable implementation is compiled for."""
+    own, others = _asked(options)
+    return others if own and built.better and options.candidates == 1 else architectures(options)
 
 
 def _asked(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -217,15 +255,27 @@ def _asked(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _accepted_ways(
     built: Built, options: Options, compiler: Compiler, wanted: tuple[str, ...]
 ) -> tuple[Implementation, ...]:
-    """The first implementation for the target's own architecture that the gate accepts."""
+    """The implementations for the target's own architecture that the gate accepts; the next one
+    that it does where it accepts none of them."""
+    found = (_accepted_way(way, compiler, wanted) for way in built.better)
+    accepted = tuple(way for way in found if way)
+    if accepted:
+        return accepted
     others = islice(ways(built.better[0].kernel, options), len(built.better), _TRIES)
-    for way in chain(built.better, others):
-        try:
-            return (_with_code(way, compiler, wanted),)
-        except CompileError as error:
-            if error.code != "gate":
-                raise
-    return ()
+    found = (_accepted_way(way, compiler, wanted) for way in others)
+    return tuple(islice((way for way in found if way), 1))
+
+
+def _accepted_way(
+    way: Implementation, compiler: Compiler, wanted: tuple[str, ...]
+) -> Implementation | None:
+    """With machine code, or None where the gate refuses it."""
+    try:
+        return _with_code(way, compiler, wanted)
+    except CompileError as error:
+        if error.code != "gate":
+            raise
+        return None
 
 
 def _with_code(way: Implementation, compiler: Compiler, wanted: tuple[str, ...]) -> Implementation:

@@ -11,6 +11,7 @@ Step           ::= tiles, cuda, compiled {architecture: machine code}
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -53,12 +54,10 @@ class Implementation:
 
     @property
     def schedule(self) -> str:
-        """The schedule as people read it: architecture, tiles, blocks, threads, shared memory."""
+        """The schedule as people read it: architecture, tiles, blocks and threads."""
         tiles = {a.name: t for part in self.kernel.parts for a, t in part.tiles.items()}
         shapes = (
-            f"{s.cuda.grid[0] * s.cuda.grid[1] * s.cuda.grid[2]} blocks of {s.cuda.threads} "
-            f"threads, {s.cuda.shared_bytes} bytes"
-            for s in self.steps
+            f"{math.prod(s.cuda.grid)} blocks of {s.cuda.threads} threads" for s in self.steps
         )
         named = " ".join(f"{a}={t}" for a, t in tiles.items())
         return f"{self.architecture}, tiles {named}, {' then '.join(shapes)}"

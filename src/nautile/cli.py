@@ -47,6 +47,10 @@ Compile = Annotated[
     typer.Option(help="Compile to cubins (default: only when -o is given)."),
 ]
 Arch = Annotated[str, typer.Option(help="Architectures to compile for: sm_80,sm_90.")]
+Candidates = Annotated[
+    int,
+    typer.Option(min=1, max=256, help="Schedules of a kernel that `nautile bench` chooses among."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 Seconds = Annotated[
     float, typer.Option(min=0.001, max=86_400, help="Time limit of one region's saturation.")
@@ -108,9 +112,10 @@ def optimize(
     seconds: Seconds = 10.0,
     rows: Rows = 50_000,
     memory: Memory = 4.0,
+    candidates: Candidates = 1,
 ) -> None:
     """Optimize programs: print what was found, and write bundles with -o."""
-    options = _options(target, numerics, arch, seconds, rows, memory, compile, output)
+    options = _options(target, numerics, arch, seconds, rows, memory, compile, output, candidates)
     raise typer.Exit(_each(files, dims, options, output, as_json, quiet))
 
 
@@ -127,9 +132,10 @@ def build(
     seconds: Seconds = 10.0,
     rows: Rows = 50_000,
     memory: Memory = 4.0,
+    candidates: Candidates = 1,
 ) -> None:
     """Optimize, compile to cubins (no GPU needed) and write one bundle a program."""
-    options = _options(target, numerics, arch, seconds, rows, memory, True, output)
+    options = _options(target, numerics, arch, seconds, rows, memory, True, output, candidates)
     raise typer.Exit(_each(files, dims, options, output, as_json, quiet))
 
 
@@ -153,12 +159,15 @@ def run(
 def bench(
     bundle: Annotated[Path, typer.Argument(help="A bundle folder.")],
     repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions.")] = 100,
+    tune: Annotated[
+        bool, typer.Option(help="Measure every implementation; record the fastest for `run`.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
-    """Time a bundle on the GPU, after checking its results."""
+    """Time a bundle on the GPU, after checking its results and picking the fastest kernels."""
     from nautile import runtime
 
-    _print(runtime.bench_command(bundle, repeats=repeats), as_json)
+    _print(runtime.bench_command(bundle, repeats=repeats, tune=tune), as_json)
 
 
 @app.command()
@@ -254,6 +263,7 @@ def _options(
     memory: float = 4.0,
     compile: bool | None = False,
     output: Path | None = None,
+    candidates: int = 1,
 ) -> Options:
     from nautile import extract
     from nautile.stages import Options
@@ -268,6 +278,7 @@ def _options(
         memory=int(memory * 2**30),
         compile=wanted,
         architectures=tuple(a for a in arch.split(",") if a),
+        candidates=candidates,
     )
 
 
@@ -378,10 +389,9 @@ def _show_kernels(program: Program, stage: str, options: Options) -> None:
     from nautile.stages import optimize as run_stages
 
     for built in run_stages(program, options).built:
-        if stage == "cuda":
-            print(built.cuda.text)
-        else:
-            print("\n".join(show_tiles(t) for t in built.tiles))
+        for step in built.best.steps:
+            texts = [step.cuda.text] if stage == "cuda" else [show_tiles(t) for t in step.tiles]
+            print("\n".join(texts))
 
 
 def _print(report: dict[str, Any], as_json: bool) -> None:

@@ -20,7 +20,8 @@ NUMERICS: Mapping[str, tuple[str, ...]] = {
 class Options:
     """What may be chosen: target device, numerics class, rule packs (all built-in ones by default),
     budgets of one region's saturation (rows, seconds, bytes), architectures to compile for (the
-    target's own by default) and whether to compile at all."""
+    target's own by default), whether to compile at all, and how many schedules of each kernel a
+    measurement may choose among."""
 
     target: str = "h200"
     numerics: str = "real"
@@ -31,6 +32,7 @@ class Options:
     compile: bool = False
     architectures: tuple[str, ...] = ()
     seed: int = 0
+    candidates: int = 1
 
     def __post_init__(self) -> None:
         if self.numerics not in NUMERICS:

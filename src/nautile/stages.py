@@ -174,7 +174,8 @@ def _as_built(plan: Plan, built: tuple[Built, ...]) -> Plan:
     if kernels == plan.kernels:
         return plan
     seconds = sum(k.prediction.seconds for k in kernels)
-    return replace(plan, kernels=kernels, seconds=seconds, gap=max(0.0, 1 - plan.bound / seconds))
+    bound = min(plan.bound, seconds)  # schedules that were no candidates may be faster
+    return replace(plan, kernels=kernels, seconds=seconds, bound=bound, gap=1 - bound / seconds)
 
 
 def certify(result: Optimization) -> None:

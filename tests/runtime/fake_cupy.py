@@ -42,6 +42,8 @@ class Machine:
         self.launches: list[tuple[str, tuple[int, ...], tuple[int, ...], int]] = []
         self.loaded: list[dict[str, Any]] = []
         self.kernels: dict[str, Callable[..., None]] = {}
+        self.costs: dict[str, float] = {}  # milliseconds of a launch
+        self.clock = 0.0
         self.stream = 0
         self.streams: list[int] = []
         self.captured: list[Callable[[], None]] | None = None
@@ -95,8 +97,8 @@ class Machine:
         return SimpleNamespace(
             runtime=runtime, Device=self._device, get_current_stream=lambda: self._stream(0),
             ExternalStream=self._stream, Stream=lambda non_blocking: self._stream(77),
-            Event=lambda: SimpleNamespace(record=lambda s: None, synchronize=lambda: None),
-            get_elapsed_time=lambda a, b: 0.5,
+            Event=lambda: _Event(self),
+            get_elapsed_time=lambda a, b: 0.5 + b.time - a.time,
         )  # fmt: skip
 
     def _device(self, number: int = 0) -> Any:
@@ -108,6 +110,17 @@ class Machine:
     def _raw_module(self, **how: Any) -> Any:
         self.loaded.append(how)
         return SimpleNamespace(get_function=lambda name: _Kernel(self, name))
+
+
+class _Event:
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.time = machine, 0.0
+
+    def record(self, stream: Any) -> None:
+        self.time = self.machine.clock
+
+    def synchronize(self) -> None:
+        return None
 
 
 class _Device:
@@ -170,6 +183,7 @@ class _Kernel:
     def _run(self, grid: Any, block: Any, arguments: Any, shared_mem: int) -> None:
         self.machine.launches.append((self.name, grid, block, shared_mem))
         self.machine.streams.append(self.machine.stream)
+        self.machine.clock += self.machine.costs.get(self.name, 0.0)
         action = self.machine.kernels.get(self.name)
         if action:
             action(*(bytes(a) if isinstance(a, np.void) else int(a) for a in arguments))

@@ -161,3 +161,32 @@ def test_what_has_no_product_has_no_implementation_of_its_own(
     emitted.append(_own("own"))
     (built,) = optimize(SOFTMAX, Options(), worker=worker).built
     assert built.better == ()
+
+
+def test_as_many_candidates_as_asked_for_are_compiled(
+    worker: Worker, emitted: list[CudaKernel]
+) -> None:
+    emitted += [_own("one"), _own("two"), _own("three")]
+    (built,) = optimize(GEMM, Options(compile=True, candidates=3), worker=worker).built
+    names = [s.cuda.name for w in built.better for s in w.steps]
+    assert names == ["one", "two", "three"]
+    assert [sorted(s.compiled) for w in built.implementations for s in w.steps] == [["sm_90"]] * 4
+    options = Options(target="a100", compile=True, candidates=3)
+    (built,) = optimize(GEMM, options, worker=worker).built
+    tiles = [tuple(w.kernel.parts[0].tiles.items()) for w in built.implementations]
+    assert len(set(tiles)) == len(tiles) == 3
+    assert built.best.kernel == built.kernel
+    assert all(list(s.compiled) == ["sm_80"] for w in built.implementations for s in w.steps)
+
+
+def test_a_refused_candidate_is_left_out(
+    worker: Worker, emitted: list[CudaKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(kernel: CudaKernel, *_: object) -> None:
+        if kernel.name == "bad":
+            raise CompileError("spills", code="gate")
+
+    monkeypatch.setattr(gate, "check", check)
+    emitted += [_own("good"), _own("bad"), _own("other")]
+    (built,) = optimize(GEMM, Options(compile=True, candidates=3), worker=worker).built
+    assert [s.cuda.name for w in built.better for s in w.steps] == ["good", "other"]

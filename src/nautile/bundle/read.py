@@ -14,7 +14,7 @@ from typing import Any
 from nautile.bundle.manifest import MANIFEST, Manifest, parse
 from nautile.errors import BundleError
 
-__all__ = ["Loaded", "digest_of", "load_bundle"]
+__all__ = ["Loaded", "digest_of", "json_of", "load_bundle", "read_file"]
 
 MAX_MANIFEST = 64 << 20
 
@@ -29,7 +29,7 @@ class Loaded:
 
     def json(self, name: str) -> Any:
         """The JSON value in a file of the bundle."""
-        return _json(self.contents[name], name)
+        return json_of(self.contents[name], name)
 
 
 def load_bundle(folder: Path | str) -> Loaded:
@@ -38,10 +38,10 @@ def load_bundle(folder: Path | str) -> Loaded:
     root = Path(folder)
     if not root.is_dir():
         raise BundleError(f"no bundle at {root}: not a folder", code="bundle-missing")
-    manifest = parse(_json(_read(root, MANIFEST, MAX_MANIFEST), MANIFEST))
+    manifest = parse(json_of(read_file(root, MANIFEST, MAX_MANIFEST), MANIFEST))
     contents = {}
     for name, entry in manifest.files.items():
-        data = _read(root, name, entry.bytes)
+        data = read_file(root, name, entry.bytes)
         if len(data) != entry.bytes or digest_of(data) != entry.digest:
             raise BundleError(f"{name} is not the file that the manifest names: it was changed")
         contents[name] = data
@@ -53,7 +53,7 @@ def digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _read(root: Path, name: str, most: int) -> bytes:
+def read_file(root: Path, name: str, most: int) -> bytes:
     """A plain file's bytes; never through a link, and never more than `most`."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -71,7 +71,8 @@ def _read(root: Path, name: str, most: int) -> bytes:
         return file.read(most + 1)
 
 
-def _json(data: bytes, name: str) -> Any:
+def json_of(data: bytes, name: str) -> Any:
+    """The JSON value that bytes hold. BundleError if they hold none."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from nautile import samples
-from nautile.errors import NautileError
+from nautile.errors import BundleError, NautileError
 from nautile.runtime.checking import check as check_program
 from nautile.runtime.device import cupy
 from nautile.runtime.draw import inputs as sample_inputs
 from nautile.runtime.files import load_inputs, save_outputs
 from nautile.runtime.launch import Program
 from nautile.runtime.opened import Bundle
+from nautile.runtime.record import Record
 from nautile.runtime.timing import bench
+from nautile.runtime.tuning import tune as fastest
 
 __all__ = ["bench_command", "main", "run_command"]
 
@@ -43,12 +45,18 @@ def run_command(
 
 
 def bench_command(
-    bundle: Path | str, *, repeats: int = 100, program: str | None = None
+    bundle: Path | str,
+    *,
+    repeats: int = 100,
+    program: str | None = None,
+    tune: bool = True,
 ) -> dict[str, Any]:
-    """Check each program where the bundle has a reference, then time it; see `timing.bench`."""
+    """Check each program where the bundle has a reference, then time it; see `timing.bench`. Where
+    a launch has several implementations for the device, they are measured first, and the fastest is
+    recorded in the bundle's folder for `run`, unless `tune` is false."""
     loaded = Bundle.load(bundle)
     chosen = [loaded[program]] if program else list(loaded)
-    return _merged([_bench(p, repeats) for p in chosen])
+    return _merged([_bench(p, repeats, tune) for p in chosen])
 
 
 def _run(
@@ -65,9 +73,25 @@ def _run(
     return report | (check_program(program) if check else {})
 
 
-def _bench(program: Program, repeats: int) -> dict[str, Any]:
+def _bench(program: Program, repeats: int, tune: bool) -> dict[str, Any]:
+    program, tuned = _tuned(program) if tune else (program, {})
     checked = check_program(program) if program.head.expected else {}
-    return bench(program, repeats) | checked
+    return bench(program, repeats) | tuned | checked
+
+
+def _tuned(program: Program) -> tuple[Program, dict[str, Any]]:
+    """The program with its fastest implementations, recorded; and the report of it."""
+    found = fastest(program)
+    if found is None:
+        return program, {}
+    folder = program.bundle.folder
+    record = Record.load(folder).with_picks(found.device, program.name, found.picks)
+    rows = [c.as_dict(program.launches) for c in found.contests]
+    report: dict[str, Any] = {"contests": rows}
+    try:
+        return found.program, report | {"recorded": str(record.save(folder))}
+    except BundleError as error:  # a bundle that cannot be written to can still be timed
+        return found.program, report | {"recorded": None, "not_recorded": str(error)}
 
 
 def _summary(program: Program, name: str, array: Any) -> dict[str, Any]:
@@ -115,6 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(action=run_command)
     timed = verbs.add_parser("bench", help="check, then time a bundle")
     timed.add_argument("--repeats", type=int, default=100, help="timed samples")
+    timed.add_argument(
+        "--no-tune", dest="tune", action="store_false", help="measure no other implementations"
+    )
     timed.set_defaults(action=bench_command)
     for verb in (run, timed):
         verb.add_argument("bundle", type=Path, help="a bundle folder")

@@ -8,7 +8,7 @@ from typing import Any
 
 from nautile.errors import LaunchError
 
-__all__ = ["cupy", "fitting", "require", "runs_on", "shared_limit", "stream_of"]
+__all__ = ["cupy", "device_name", "fitting", "require", "runs_on", "shared_limit", "stream_of"]
 
 
 def cupy() -> Any:
@@ -66,6 +66,12 @@ def shared_limit(device: int) -> int:
     """Bytes of dynamic shared memory that one block may ask for."""
     facts = cupy().cuda.runtime.getDeviceProperties(device)
     return int(facts["sharedMemPerBlockOptin"])
+
+
+def device_name(device: int) -> str:
+    """What the device calls itself: "NVIDIA H200"."""
+    name = cupy().cuda.runtime.getDeviceProperties(device)["name"]
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 class _Handle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from nautile.bundle.read import Loaded
 from nautile.errors import LaunchError
 from nautile.runtime import arrays
 from nautile.runtime.arrays import View
-from nautile.runtime.device import cupy, require, stream_of
+from nautile.runtime.device import cupy, device_name, require, stream_of
 from nautile.runtime.graph import Graph, captured
 from nautile.runtime.loading import first_able, load
 from nautile.runtime.maps import tensor_map
+from nautile.runtime.record import Record
 
 __all__ = ["Call", "Program", "program_of"]
 
@@ -38,17 +40,19 @@ class Call:
     outputs: Mapping[str, Any]
     device: int
     choices: tuple[int, ...]
-    _steps: tuple[_Step, ...]
+    _steps: tuple[tuple[_Step, ...], ...]
     _memory: Mapping[str, Any]
 
     def written(self, program: Program) -> list[Any]:
         """The arrays of the outputs and intermediates."""
         return [self._memory[n] for n, b in program.buffers.items() if b.role != "input"]
 
-    def launch(self, stream: Any = None) -> Mapping[str, Any]:
-        """Run all kernels in order on `stream` (CuPy's current one by default), without waiting."""
+    def launch(self, stream: Any = None, only: int | None = None) -> Mapping[str, Any]:
+        """Run all kernels in order on `stream` (CuPy's current one by default), or those of the
+        launch numbered `only`, without waiting."""
+        rows = self._steps if only is None else self._steps[only : only + 1]
         with cupy().cuda.Device(self.device), stream_of(stream) as on:
-            for step in self._steps:
+            for step in chain.from_iterable(rows):
                 for pointer, nbytes in step.cleared:
                     cupy().cuda.runtime.memsetAsync(pointer, 0, nbytes, on.ptr)
                 step.kernel(step.grid, step.block, step.arguments, shared_mem=step.shared)
@@ -76,12 +80,15 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program of a bundle, ready to launch."""
+    """One program of a bundle, ready to launch. `picks` gives for a device's name the numbers of
+    launches and of the implementations that were fastest there; elsewhere the first that runs is
+    taken."""
 
     bundle: Loaded
     head: Head
     buffers: Mapping[str, Buffer]
     launches: tuple[Launch, ...]
+    picks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     _kernels: dict[tuple[int, int, int, int], Any] = field(default_factory=dict)
 
     @property
@@ -125,13 +132,26 @@ class Program:
         with cupy().cuda.Device(device), stream_of(stream) as on:
             views = self._views(passed, device)
             owners = {n: self._memory(b, views) for n, b in self.buffers.items()}
-            taken = [
-                self._taken(number, device, owners, (choices or {}).get(number))
-                for number in range(len(self.launches))
-            ]
-            steps = tuple(step for _, row in taken for step in row)
-            if any(s.counters is not None for s in steps):
-                on.synchronize()  # they are zero now, on whichever stream the call is launched
+            return self._call(device, owners, choices or {}, on)
+
+    def rebind(self, call: Call, choices: Mapping[int, int], stream: Any = None) -> Call:
+        """Another call on the arrays of `call`, with other implementations."""
+        views = {n: arrays.view(a) for n, a in call._memory.items()}
+        owners = {n: v for n, v in views.items() if v is not None}
+        with cupy().cuda.Device(call.device), stream_of(stream) as on:
+            return self._call(call.device, owners, choices, on)
+
+    def _call(
+        self, device: int, owners: Mapping[str, View], choices: Mapping[int, int], on: Any
+    ) -> Call:
+        picks = self.picks.get(device_name(device), {}) if self.picks else {}
+        taken = [
+            self._taken(number, device, owners, choices.get(number), picks.get(number))
+            for number in range(len(self.launches))
+        ]
+        steps = tuple(row for _, row in taken)
+        if any(s.counters is not None for s in chain.from_iterable(steps)):
+            on.synchronize()  # they are zero now, on whichever stream the call is launched
         outputs = {n: owners[n].owner for n in self.role("output")}
         numbers = tuple(number for number, _ in taken)
         return Call(outputs, device, numbers, steps, {n: v.owner for n, v in owners.items()})
@@ -187,9 +207,15 @@ class Program:
         return View(made.data.ptr, buffer.shape, str(made.dtype), True, None, made)
 
     def _taken(
-        self, number: int, device: int, owners: Mapping[str, View], choice: int | None
+        self,
+        number: int,
+        device: int,
+        owners: Mapping[str, View],
+        choice: int | None,
+        pick: int | None,
     ) -> tuple[int, tuple[_Step, ...]]:
-        """The steps of the implementation chosen, else of the first that the device runs."""
+        """The steps of the implementation chosen; else those of the first that the device runs,
+        where one that was picked by measurement comes before all others."""
         launch = self.launches[number]
 
         def steps(way: int) -> tuple[_Step, ...]:
@@ -197,7 +223,9 @@ class Program:
             keys = ((k, (number, way, place, device)) for place, k in kernels)
             return tuple(self._step(k, self._kernel(k, key), owners) for k, key in keys)
 
-        return first_able(launch, device, steps, None if choice is None else [choice])
+        every = range(len(launch.implementations))
+        order = sorted(every, key=lambda way: way != pick) if choice is None else [choice]
+        return first_able(launch, device, steps, order)
 
     def _step(self, kernel: Kernel, loaded: Any, owners: Mapping[str, View]) -> _Step:
         maps = [tensor_map(view, owners[view.buffer].pointer) for view in kernel.maps]
@@ -221,11 +249,12 @@ class Program:
         return self._kernels[key]
 
 
-def program_of(loaded: Loaded, head: Head) -> Program:
-    """One program of a loaded bundle."""
+def program_of(loaded: Loaded, head: Head, record: Record | None = None) -> Program:
+    """One program of a loaded bundle, with what was measured of it."""
     rows = [b for b in loaded.manifest.buffers if b.program == head.name]
     launches = tuple(x for x in loaded.manifest.launches if x.program == head.name)
-    return Program(loaded, head, {b.name: b for b in rows}, launches)
+    picks = record.picks(loaded, head.name, launches) if record else {}
+    return Program(loaded, head, {b.name: b for b in rows}, launches, picks)
 
 
 def _scalar(buffer: Buffer, value: Any) -> Any:

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from nautile.bundle.manifest import Kernel, Launch
+from nautile.bundle.manifest import Implementation, Kernel, Launch
 from nautile.bundle.read import Loaded
 from nautile.errors import BundleError, LaunchError, NautileError
 from nautile.runtime.device import cupy, fitting, shared_limit, source_runs_on
 
-__all__ = ["first_able", "load", "unable"]
+__all__ = ["coded_for", "first_able", "load", "unable"]
 
 T = TypeVar("T")
 
@@ -20,13 +20,12 @@ def first_able(
     launch: Launch,
     device: int,
     make: Callable[[int], T],
-    order: Sequence[int] | None = None,
+    order: Sequence[int],
 ) -> tuple[int, T]:
     """The first implementation, in the order given, that the device can run and that `make`
     succeeds for, by its number. One that should run and does not is told in a warning, unless it
     is the last: then the error is raised."""
-    numbers = list(range(len(launch.implementations)) if order is None else order)
-    for number, last in _with_last(numbers):
+    for number, last in _with_last(order):
         way = launch.implementations[number]
         reason = next((r for k in way.kernels if (r := unable(k, device))), None)
         if reason and not last:
@@ -60,6 +59,12 @@ def unable(kernel: Kernel, device: int) -> str:
         f"kernel {kernel.kernel} needs {kernel.architecture};"
         f" this device has compute capability {capability / 10:.1f}"
     )
+
+
+def coded_for(way: Implementation, device: int) -> bool:
+    """Whether there is machine code for the device of all kernels of an implementation."""
+    capability = _capability(device)
+    return all(fitting(k.cubins, capability) for k in way.kernels)
 
 
 def load(bundle: Loaded, kernel: Kernel, device: int) -> Any:

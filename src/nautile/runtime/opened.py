@@ -11,6 +11,7 @@ from nautile.bundle.read import Loaded, load_bundle
 from nautile.errors import LaunchError
 from nautile.runtime import checking, timing
 from nautile.runtime.launch import Program, program_of
+from nautile.runtime.record import Record
 
 __all__ = ["Bundle"]
 
@@ -24,9 +25,11 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: Path | str) -> Bundle:
-        """Read and check a bundle folder. BundleError says what is wrong with it."""
-        loaded = load_bundle(folder)
-        return cls(loaded, {p.name: program_of(loaded, p) for p in loaded.manifest.programs})
+        """Read and check a bundle folder, and what was measured of it. BundleError says what is
+        wrong with it."""
+        loaded, record = load_bundle(folder), Record.load(folder)
+        programs = loaded.manifest.programs
+        return cls(loaded, {p.name: program_of(loaded, p, record) for p in programs})
 
     def __getitem__(self, name: str) -> Program:
         if name not in self.programs:

@@ -10,18 +10,18 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from nautile.errors import LaunchError
-from nautile.runtime.device import cupy
+from nautile.runtime.device import cupy, device_name
 from nautile.runtime.draw import inputs
 from nautile.runtime.graph import captured
 from nautile.runtime.launch import Call, Program
 
-__all__ = ["Times", "bench", "copy_bandwidth", "measure"]
+__all__ = ["Times", "bench", "calls_of", "contest", "copy_bandwidth", "measure"]
 
 _MAX_SETS = 32
 _SAMPLE_MS = 1.0  # a timed sample lasts at least about this long
@@ -49,7 +49,7 @@ def bench(program: Program, repeats: int = 100, seed: int = 0) -> dict[str, Any]
     and the bandwidth of a device copy timed in the same run."""
     if repeats < 1:
         raise LaunchError(f"repeats is {repeats}; at least 1 is needed", code="usage")
-    calls = _calls(program, seed)
+    calls = calls_of(program, seed)
     stream = cupy().cuda.Stream(non_blocking=True)
     times = measure([partial(c.launch, stream) for c in calls], stream, repeats)
     least = _least_bytes(program)
@@ -57,9 +57,13 @@ def bench(program: Program, repeats: int = 100, seed: int = 0) -> dict[str, Any]
     rate = least / times.median / 1e6
     return {
         "program": program.name,
-        "gpu": _gpu_name(calls[0].device),
+        "gpu": device_name(calls[0].device),
         **times.as_dict(),
         "kernels": len(program.launches),
+        "implementations": [
+            x.implementations[n].schedule
+            for x, n in zip(program.launches, calls[0].choices, strict=True)
+        ],
         "input_sets": len(calls),
         "latency_ms": _latencies(calls[0], stream, repeats),
         "least_bytes": least,
@@ -72,16 +76,41 @@ def bench(program: Program, repeats: int = 100, seed: int = 0) -> dict[str, Any]
 def measure(actions: Sequence[Callable[[], Any]], stream: Any, repeats: int) -> Times:
     """Time `actions` in turn on `stream`; a sample is a graph of several rounds of them, captured
     once, or the launches themselves where capture is not possible."""
+    (times,) = contest([actions], stream, repeats)
+    return times
+
+
+def contest(
+    contestants: Sequence[Sequence[Callable[[], Any]]], stream: Any, repeats: int
+) -> list[Times]:
+    """`measure` of several contestants, which take turns sample by sample."""
+    entered = [_entered(actions, stream) for actions in contestants]
+    for contestant in entered:
+        _warm(stream, contestant.replay)
+    taken: list[list[float]] = [[] for _ in entered]
+    for _ in range(repeats):
+        for contestant, samples in zip(entered, taken, strict=True):
+            samples.append(_elapsed(stream, contestant.replay) / contestant.count)
+    rows = zip(entered, taken, strict=True)
+    return [Times(statistics.median(row), min(row), max(row), repeats, c.graph) for c, row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Contestant:
+    replay: Callable[[], Any]
+    count: int
+    graph: bool
+
+
+def _entered(actions: Sequence[Callable[[], Any]], stream: Any) -> _Contestant:
+    """What is replayed as one sample, and how many repetitions it is."""
     for action in actions:
         action()
     stream.synchronize()
     per_round = _elapsed(stream, lambda: [a() for a in actions])
     rounds = max(1, min(50, math.ceil(_SAMPLE_MS / max(per_round, 1e-3))))
     replay, graph = _replay(stream, lambda: [a() for _ in range(rounds) for a in actions])
-    _warm(stream, replay)
-    count = rounds * len(actions)
-    taken = [_elapsed(stream, replay) / count for _ in range(repeats)]
-    return Times(statistics.median(taken), min(taken), max(taken), repeats, graph)
+    return _Contestant(replay, rounds * len(actions), graph)
 
 
 def copy_bandwidth(stream: Any, repeats: int = 10) -> float:
@@ -119,7 +148,7 @@ def _waited(stream: Any, action: Callable[[], Any], repeats: int) -> float:
     return statistics.median(taken[1:])  # the first one uploads the graph
 
 
-def _calls(program: Program, seed: int) -> list[Call]:
+def calls_of(program: Program, seed: int) -> list[Call]:
     """The program bound to as many sets of arrays as it takes to pass the L2 cache."""
     calls = [program.bind(inputs(program, seed))]
     facts = cupy().cuda.runtime.getDeviceProperties(calls[0].device)
@@ -166,9 +195,3 @@ def _elapsed(stream: Any, action: Callable[[], Any]) -> float:
 def _least_bytes(program: Program) -> int:
     """Every input read once and every output written once."""
     return sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate")
-
-
-def _gpu_name(device: int) -> str:
-    facts: Mapping[str, Any] = cupy().cuda.runtime.getDeviceProperties(device)
-    name = facts["name"]
-    return name.decode() if isinstance(name, bytes) else str(name)
