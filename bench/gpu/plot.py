@@ -17,6 +17,7 @@ __all__ = ["figure"]
 
 LABELS, AXIS, LINE, TOP = 470, 420, 24, 46  # pixels
 COLOURS = {"reached": "#2e7d32", "partly": "#b26a00", "missed": "#c62828"}
+KEY = "line: all cases; dot: what is compared; tick: the goal"
 MARKS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -33,7 +34,12 @@ def figure(records: Sequence[Record], title: str = "") -> str:
         _text(12, 20, title, size=14),
         *_grid(scale, height),
         *(part for n, j in enumerate(rows) for part in _line(j, TOP + LINE * (n + 0.5), scale)),
-        _text(LABELS, height - 8, "line: all cases; dot: what is compared; tick: the goal", fill="#555"),
+        _text(
+            LABELS,
+            height - 8,
+            "line: all cases; dot: what is compared; tick: the goal",
+            fill="#555",
+        ),
         "</svg>",
     ]
     return "\n".join(body) + "\n"

@@ -1,4 +1,4 @@
-"""Attention: the float64 truth on sampled rows, SDPA's backends, flex_attention, Triton, FA4.
+"""Attention: the float64 truth on sampled rows, SDPA's backends, flex_attention, Triton.
 
 A score is a function of the scaled product and of head, query and key numbers, the same one for the
 truth and for flex_attention; so is a mask. Numbers come as tensors that broadcast.
@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..case import Case
 from .contestant import Contestant, Function, Outputs, Tensors, Work
+from .wheels import of_attention
 
 __all__ = ["SCORES", "Score", "work"]
 
@@ -168,8 +169,7 @@ def _contestants(case: Case, score: Score) -> tuple[Contestant, ...]:
         made = [*_libraries(case, score.keep is not None), *made]
         if z["T"] > 1 and z["D"] in (64, 128):
             made.append(Contestant("triton", "triton", partial(_triton, case), "triton"))
-            made.append(Contestant("fa4", "wheel", partial(_fa4, case), "flash_attn"))
-    return tuple(made)
+    return (*made, *of_attention(case))
 
 
 def _libraries(case: Case, causal: bool) -> list[Contestant]:
@@ -209,7 +209,7 @@ def _flex(case: Case, score: Score) -> Function:
         more["block_mask"] = create_block_mask(
             lambda b, h, t, s: keep(t, s), None, None, z["T"], z["S"], device="cuda"
         )
-    call = torch.compile(flex_attention, dynamic=False)
+    call: Any = torch.compile(flex_attention, dynamic=False)
 
     def run(given: Tensors) -> Outputs:
         q, k, v = (given[n] for n in "QKV")
@@ -225,17 +225,3 @@ def _triton(case: Case) -> Function:
     from .triton_attention import attention
 
     return attention(causal=case.program == "causal")
-
-
-def _fa4(case: Case) -> Function:
-    from flash_attn.cute.interface import flash_attn_func  # type: ignore[import-not-found]
-
-    kept: dict[int, Any] = {}
-
-    def run(given: Tensors) -> Outputs:
-        if id(given) not in kept:  # its layout has tokens before heads
-            kept[id(given)] = [given[n].transpose(1, 2).contiguous() for n in "QKV"]
-        result = flash_attn_func(*kept[id(given)], causal=case.program == "causal")
-        return ((result[0] if isinstance(result, tuple) else result).transpose(1, 2),)
-
-    return run

@@ -1,16 +1,16 @@
-"""Matrix products and what stands around them: torch over cuBLAS, torch.compile, Triton, quack."""
+"""Matrix products and what stands around them: torch over cuBLAS, torch.compile, Triton."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from ..case import Case
 from .contestant import Contestant, Function, Outputs, Tensors, Work, compiled, plainly
+from .wheels import of_products
 
 __all__ = ["FUNCTIONS", "work"]
 
@@ -74,27 +74,14 @@ def _contestants(case: Case, function: Callable[..., T]) -> tuple[Contestant, ..
     bare = case.program in ("gemm", "gemm_rows")
     first = Contestant("cublas" if bare else "eager", "library", partial(plainly, function))
     if not bare:
-        return (first, *compiled(function))
+        return (first, *of_products(case), *compiled(function))
     made = [first]
     if min(case.sizes["M"], case.sizes["N"]) >= 128:
         made.append(Contestant("triton", "triton", partial(_triton, case), "triton"))
-    if case.program == "gemm":
-        made.append(Contestant("quack", "wheel", _quack, "quack"))
-    return (*made, compiled(function)[1])
+    return (*made, *of_products(case), compiled(function)[1])
 
 
 def _triton(case: Case) -> Function:
     from .triton_matmul import matmul
 
     return matmul(by_rows=case.program == "gemm_rows")
-
-
-def _quack() -> Function:
-    from quack.gemm_interface import gemm  # type: ignore[import-not-found]
-
-    def run(given: Tensors) -> Outputs:
-        a, w = given.values()
-        result: Any = gemm(a, w.T)
-        return (result,)
-
-    return run

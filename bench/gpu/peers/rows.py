@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from ..case import Case
 from .contestant import Contestant, Outputs, Tensors, Work, compiled, plainly
+from .wheels import of_rows
 
 __all__ = ["FUNCTIONS", "work"]
 
@@ -71,7 +72,7 @@ def work(case: Case) -> Work:
     made = (
         Contestant("eager", "library", partial(plainly, function)),
         *compiled(function),
-        *_wheels(case),
+        *of_rows(case),
     )
     exact = partial(_exact, plainly(function))
     return Work(exact, plainly(function), made, scales=scales, copies=True)
@@ -79,74 +80,3 @@ def work(case: Case) -> Work:
 
 def _exact(function: Callable[[Tensors], Outputs], given: Tensors) -> Outputs:
     return function({n: x.double() if x.is_floating_point() else x for n, x in given.items()})
-
-
-def _wheels(case: Case) -> tuple[Contestant, ...]:
-    """The optional packages' kernels for this program, made when they are wanted."""
-    made = {
-        name: {p: f for p, f in table.items() if p == case.program}
-        for name, table in (("liger", _LIGER), ("quack", _QUACK))
-    }
-    packages = {"liger": "liger_kernel", "quack": "quack"}
-    return tuple(
-        Contestant(name, "wheel", make, packages[name])
-        for name, able in made.items()
-        for make in able.values()
-    )
-
-
-def _liger_softmax() -> Any:
-    from liger_kernel.ops.softmax import LigerSoftmaxFunction  # type: ignore[import-not-found]
-
-    return plainly(LigerSoftmaxFunction.apply)
-
-
-def _liger_layernorm() -> Any:
-    from liger_kernel.ops.layer_norm import (  # type: ignore[import-not-found]
-        LigerLayerNormFunction,
-    )
-
-    return plainly(lambda x, g, b: LigerLayerNormFunction.apply(x, g, b, 1e-5))
-
-
-def _liger_rmsnorm() -> Any:
-    from liger_kernel.ops.rms_norm import LigerRMSNormFunction  # type: ignore[import-not-found]
-
-    return plainly(lambda x, g: LigerRMSNormFunction.apply(x, g, 1e-6))
-
-
-def _liger_silu() -> Any:
-    from liger_kernel.ops.swiglu import LigerSiLUMulFunction  # type: ignore[import-not-found]
-
-    return plainly(LigerSiLUMulFunction.apply)
-
-
-def _quack_softmax() -> Any:
-    from quack.softmax import softmax  # type: ignore[import-not-found]
-
-    return plainly(softmax)
-
-
-def _quack_rmsnorm() -> Any:
-    from quack.rmsnorm import rmsnorm  # type: ignore[import-not-found]
-
-    return plainly(lambda x, g: rmsnorm(x, g, eps=1e-6))
-
-
-def _quack_loss() -> Any:
-    from quack.cross_entropy import cross_entropy  # type: ignore[import-not-found]
-
-    return plainly(lambda z, label: cross_entropy(z, label.long(), reduction="none"))
-
-
-_LIGER: Mapping[str, Callable[[], Any]] = {
-    "softmax_rows": _liger_softmax,
-    "layernorm_rows": _liger_layernorm,
-    "rmsnorm_rows": _liger_rmsnorm,
-    "silu_gate": _liger_silu,
-}
-_QUACK: Mapping[str, Callable[[], Any]] = {
-    "softmax_rows": _quack_softmax,
-    "rmsnorm_rows": _quack_rmsnorm,
-    "loss_rows": _quack_loss,
-}
