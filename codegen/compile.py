@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -50,7 +51,7 @@ _REFUSED = re.compile(r"--?(use_fast_math|ftz=true|ftz)$")
 class Compiled:
     """A kernel's machine code for one architecture, the options that made it, and the report. For a
     kernel that expects something of its machine code, `machine` is what that shows, or `unread`
-    says why nobody looked."""
+    says why nobody looked, as a warning does."""
 
     cubin: bytes
     report: Report
@@ -129,6 +130,7 @@ def _read_machine(kernel: CudaKernel, made: Compiled, folder: Path | None) -> Co
         if code is None:
             why = "cannot read it" if sass.disassembler() else "is not installed"
             text = f"the machine code of {kernel.name} was not checked: nvdisasm {why}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
             return replace(made, unread=text)
         cubin_cache.put(folder, key, b"", sass.to_json(code))
     gate.check_machine(kernel, made.architecture, code)
