@@ -170,7 +170,7 @@ SPELLINGS: dict[str, Spelling] = {
     "sqrt": _call("sqrtf", "sqrt", "nt_sqrt_fast"),
     "rsqrt": _call("rsqrtf", "rsqrt"),
     "tanh": _tanh,
-    "erf": _call("erff", "erf"),
+    "erf": _call("erff", "erf", "nt_erf_fast"),
     "sigmoid": _call("nt_sigmoid", "nt_sigmoid_f64", "nt_sigmoid_fast"),
     "sin": _call("sinf", "sin", "nt_sin_fast"),
     "cos": _call("cosf", "cos", "nt_cos_fast"),

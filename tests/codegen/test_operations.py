@@ -110,3 +110,17 @@ def test_rows_that_indices_pick_move_by_vectors_in_64_bits_where_a_table_is_larg
     text = emit_program(lower(made, made.parts[0])).text
     assert "((nt_i64)(p_tok[i_n])) * ((nt_i64)16384)" in text
     assert "nt_load<16, false>(p_e" in text
+
+
+@pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
+def test_the_fast_error_function_is_accurate_from_its_series_to_its_tail(tmp_path: Path) -> None:
+    i = ax("n", 4096)
+    made = kernel("e", [out("y", (i,), Apply("erf", (load("x", i, dtype="f32"),)), "f32")], {i: 64})
+    program = as_rows(lower(made, made.parts[0]))
+    assert program is not None
+    cuda = emit_rows(program, "e", False)
+    assert "nt_erf_fast" in cuda.text
+    arrays = {"x": np.linspace(-6, 6, 4096, dtype=np.float32)}
+    found = dict(arrays)
+    host.run(host.build([cuda], tmp_path), 0, cuda, made, found)
+    np.testing.assert_allclose(found["y"], expected(made, arrays)["y"], rtol=1e-6, atol=0)
