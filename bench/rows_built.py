@@ -1,0 +1,173 @@
+"""Builds the variants of rows_variants.py: machine code and how it is launched, in one folder."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nautile import lang
+from nautile.codegen.compile import compile_kernel
+from nautile.codegen.lower import lower
+from nautile.codegen.rows import RowOptions, RowProgram, as_rows, emit_rows, emit_rows_cluster
+from nautile.codegen.rows.geometry import DEFAULT
+from nautile.codegen.source import CudaKernel
+from nautile.errors import NautileError
+from nautile.extract.kernel import Kernel
+from nautile.stages import Optimization, Options, choose, saturate
+from nautile.terms import buffers
+from nautile.worker import Worker
+
+__all__ = ["build_all"]
+
+SIZES = {
+    "softmax_rows": (1024, 4096, 16384, 32768, 65536),
+    "softmax_rows_f32": (1024, 4096, 16384, 32768, 65536),
+    "layernorm_rows": (1024, 4096, 16384, 32768, 65536),
+    "rmsnorm_residual": (1024, 4096, 16384, 32768, 65536),
+    "logsumexp_rows": (4096, 32768, 128256),
+    "bias_gelu_gate": (4096, 14336),
+    "swiglu_rows": (4096, 14336),
+}
+HINTS = {
+    "plain stores": ("st.global.cs.", "st.global."),
+    "loads kept": ("ld.global.nc.L1::no_allocate.", "ld.global.nc."),
+    "L2 of 256": ("ld.global.nc.L1::no_allocate.", "ld.global.nc.L1::no_allocate.L2::256B."),
+}
+WIDTH = {"softmax_rows_f32": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A schedule, the cache hints that are replaced, and whether a streamed fold is made resident
+    (each fold complete before the next) before it is lowered."""
+
+    options: RowOptions = DEFAULT
+    hint: str = ""
+    resident: bool = False
+
+    @property
+    def name(self) -> str:
+        o = self.options
+        fields = {"c": o.cluster, "t": o.threads, "h": o.held, "r": o.block_rows, "o": o.occupancy}
+        said = [f"{k}{v}" for k, v in fields.items() if v != (1 if k == "c" else 0)]
+        said += [self.hint] * bool(self.hint) + ["resident"] * self.resident
+        return " ".join(said) or "chosen"
+
+
+def build_all(programs: Path, folder: Path, only: str) -> int:
+    """Write DIR/variants.json and the machine code of all variants; what fails is told there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    worker = Worker()
+    cases = []
+    for name, columns in ((n, c) for n, sizes in SIZES.items() for c in sizes):
+        case = f"{name}-4096x{columns}"
+        if only in case:
+            kernel = _chosen(programs, name, columns, worker)
+            cases.append({"case": case, "program": name, **_built(kernel, case, folder)})
+            print(case, len(cases[-1]["variants"]), flush=True)
+    worker.close()
+    (folder / "variants.json").write_text(json.dumps(cases, indent=1) + "\n")
+    return 0
+
+
+def _chosen(programs: Path, name: str, columns: int, worker: Worker) -> Kernel:
+    (program,) = (
+        p for p in lang.parse_file(programs, dims={"M": 4096, "N": columns}) if p.name == name
+    )
+    made = Optimization(program, Options())
+    saturate(made, worker)
+    choose(made)
+    assert made.plan is not None
+    (kernel,) = made.plan.kernels
+    return kernel
+
+
+def _built(kernel: Kernel, case: str, folder: Path) -> dict[str, Any]:
+    program = case.partition("-")[0]
+    columns = int(case.rpartition("x")[2])
+    wanted = list(dict.fromkeys(_variants(program, columns // WIDTH.get(program, 8))))
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(lambda v: _compiled(kernel, v, case, folder), wanted))
+    inputs = list(buffers(*(o.term for o in kernel.outputs)))
+    outputs = [o.buffer for o in kernel.outputs]
+    described = [
+        {"name": b.name, "shape": b.shape, "dtype": b.dtype, "output": b in outputs}
+        for b in (*inputs, *outputs)
+    ]
+    return {
+        "buffers": described,
+        "variants": [r for r in rows if "cubin" in r],
+        "failed": [r for r in rows if "cubin" not in r],
+    }
+
+
+def _variants(program: str, vectors: int) -> Iterator[Variant]:
+    """What is tried for rows of so many vectors of 16 bytes."""
+    yield Variant()
+    if program in ("bias_gelu_gate", "swiglu_rows"):
+        for threads, held in itertools.product((128, 224, 256, 448, 512), (1, 2, 4, 7)):
+            if math.ceil(vectors / (threads * held)) * threads * held <= vectors * 1.15:
+                yield Variant(RowOptions(threads=threads, held=held))
+        yield from (Variant(hint=hint) for hint in HINTS)
+        return
+    yield from (Variant(hint=hint) for hint in HINTS)
+    for threads in (32, 64, 128, 256, 512, 1024):
+        for block_rows in (1, 2, 4, 8):
+            for room in (0, 1024, 2048):
+                block = threads * block_rows
+                if 1 <= vectors / threads <= 8 and 128 <= block <= max(256, threads):
+                    yield Variant(
+                        RowOptions(threads=threads, block_rows=block_rows, occupancy=room // block)
+                    )
+    if vectors >= 1024:
+        for cluster, threads in itertools.product((2, 4, 8), (128, 256, 512, 1024)):
+            if 1 <= vectors / (cluster * threads) <= 8:
+                for room in (512, 768, 1024, 1536):
+                    options = RowOptions(cluster, threads, occupancy=room // threads)
+                    yield Variant(options)
+                    if vectors >= 8192:
+                        yield Variant(options, resident=True)
+
+
+def _compiled(kernel: Kernel, variant: Variant, case: str, folder: Path) -> dict[str, Any]:
+    try:
+        cuda = _emitted(kernel, variant)
+        made = compile_kernel(cuda, "sm_90")
+    except NautileError as error:
+        return {"variant": variant.name, "error": str(error)[:200]}
+    file = f"{case}-{variant.name}.cubin".replace(" ", "_").replace(":", "")
+    (folder / file).write_bytes(made.cubin)
+    return {
+        "variant": variant.name,
+        "cubin": file,
+        "kernel": cuda.name,
+        "grid": cuda.grid,
+        "threads": cuda.threads,
+        "arguments": cuda.buffers,
+        "registers": made.report.registers,
+    }
+
+
+def _emitted(kernel: Kernel, variant: Variant) -> CudaKernel:
+    rows = _rows(kernel, variant.resident)
+    precise = any(o.buffer.dtype == "f32" for o in kernel.outputs)
+    options = variant.options
+    emit = emit_rows if options.cluster == 1 else emit_rows_cluster
+    cuda = emit(rows, "rows", precise, options)
+    return replace(cuda, text=cuda.text.replace(*HINTS[variant.hint])) if variant.hint else cuda
+
+
+def _rows(kernel: Kernel, resident: bool) -> RowProgram:
+    (part,) = kernel.parts
+    if resident:
+        tiles = {a: a.extent if a in part.streams else t for a, t in part.tiles.items()}
+        part = replace(part, tiles=tiles, streams=())
+    rows = as_rows(lower(replace(kernel, parts=(part,)), part))
+    assert rows is not None
+    return rows
