@@ -44,6 +44,7 @@ DEFAULT_OPTIONS = ("--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad
 # Without --no-cache, NVRTC on a machine with a driver answers a repeated compilation from a cache
 # of its own, and the log then lacks the report. 177: a variable that nobody uses.
 _LOG_OPTIONS = ("--ptxas-options=-v", "--diag-suppress=177", "--no-cache")
+_TOO_MANY = re.compile(r"\(C7602\)")  # registers that the block's size leaves are too few
 _REFUSED = re.compile(r"--?(use_fast_math|ftz=true|ftz)$")
 
 
@@ -171,7 +172,8 @@ def _compile(kernel: CudaKernel, architecture: str, options: tuple[str, ...]) ->
         log = _fetch(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         text = log.rstrip(b"\0").decode(errors="replace")
         if int(result) != 0:
-            raise CompileError(_explain(kernel, architecture, result, text))
+            code = "gate" if _TOO_MANY.search(text) else None
+            raise CompileError(_explain(kernel, architecture, result, text), code=code)
         return _fetch(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN), text
     finally:
         nvrtc.nvrtcDestroyProgram(program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from nautile import building
 from nautile.building import Compiler
 from nautile.bundle import load_bundle, write_bundle
 from nautile.codegen import gate
+from nautile.codegen.compile import compile_kernel
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
 from nautile.errors import CompileError, LoweringError
@@ -190,3 +192,22 @@ def test_a_refused_candidate_is_left_out(
     emitted += [_own("good"), _own("bad"), _own("other")]
     (built,) = optimize(GEMM, Options(compile=True, candidates=3), worker=worker).built
     assert [s.cuda.name for w in built.better for s in w.steps] == ["good", "other"]
+
+
+def test_too_few_registers_for_an_instruction_are_a_refusal() -> None:
+    """512 threads leave 128 registers a thread; an accumulator of 64 x 256 wants them all."""
+    sums = ", ".join(f'"+f"(c[{i}])' for i in range(128))
+    registers = ", ".join(f"%{i}" for i in range(128))
+    product = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
+    body = f"""float c[128];
+      for (int i = 0; i < 128; ++i) c[i] = y[i];
+      asm volatile("wgmma.fence.sync.aligned;");
+      asm volatile("{product} {{{registers}}}, %128, %129, 1, 1, 1, 0, 0;"
+                   : {sums} : "l"(1ull), "l"(2ull));
+      asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;");
+      for (int i = 0; i < 128; ++i) y[i] = c[i];"""
+    wide = _own("wide", body)
+    text = wide.text.replace("void wide", "void __launch_bounds__(512, 1) wide")
+    with pytest.raises(CompileError, match="Insufficient registers") as caught:
+        compile_kernel(replace(wide, text=text), "sm_90", cache=None)
+    assert caught.value.code == "gate"
