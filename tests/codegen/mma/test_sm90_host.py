@@ -1,0 +1,148 @@
+"""Hopper kernels run on the CPU: swizzled boxes, descriptors, fragments, rings and turns of warpgroups
+as the hardware has them, against plain numpy and the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hopper_host
+import host
+import numpy as np
+import numpy.typing as npt
+import programs as P
+import pytest
+from test_kernels import CHAINS, Arrays, agree, inputs, outputs
+
+from nautile.codegen.interpret import run_program
+from nautile.codegen.sm90.emit import emit_hopper
+from nautile.codegen.sm90.options import Options
+from nautile.codegen.source import CudaKernel
+from nautile.codegen.tile import TileProgram
+from nautile.terms import apply
+
+pytestmark = pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
+
+Case = tuple[Callable[[], TileProgram], dict[str, Any], float]
+QUICK: dict[str, Case] = {
+    "ragged, turns": (lambda: P.gemm(200, 136, 136, (128, 128, 64)), {"blocks": 2}, 4e-3),
+    "wide, both transposed": (
+        lambda: P.gemm(128, 264, 136, (128, 256, 64), layout="km,kn", batch=2, group=2),
+        {"blocks": 1},
+        4e-3,
+    ),
+    "gated pair": (lambda: P.gated(128, 136, 136, (128, 64, 64)), {}, 4e-3),
+    "causal": (
+        lambda: P.attention(128, 128, 64, heads=2, group=2, tile=(128, 64), mask=P.causal),
+        {"blocks": 1},
+        4e-3,
+    ),
+}
+SLOW: dict[str, Case] = {
+    "vectors and matrices": (
+        lambda: P.gemm(200, 136, 136, bias=True, residual=True, epilogue=P.gelu),
+        {"alternate": False},
+        4e-3,
+    ),
+    "f32 results": (lambda: P.gemm(136, 134, 136, out="f32"), {}, 1e-5),
+    "column-major results": (lambda: P.gemm(128, 136, 72, out_axes="nm"), {}, 4e-3),
+    "half": (lambda: P.gemm(64, 136, 72, (64, 128, 64), dtype="f16", layout="mk,kn"), {}, 1e-3),
+    "tf32": (lambda: P.gemm(128, 136, 72, (128, 128, 32), dtype="tf32", out="f32"), {}, 2e-3),
+    "e4m3": (lambda: P.gemm(128, 136, 144, (128, 128, 128), dtype="f8e4m3", out="f32"), {}, 1e-3),
+    "e5m2": (lambda: P.gemm(128, 136, 144, (128, 128, 128), dtype="f8e5m2", out="f32"), {}, 1e-3),
+    "three warpgroups": (
+        lambda: P.attention(200, 200, 64, heads=1, tile=(192, 64)),
+        {"blocks": 1},
+        4e-3,
+    ),
+    "dynamic without an operand that stays": (
+        lambda: P.gemm(200, 264, 72),
+        {"dynamic": True, "alternate": False, "blocks": 2},
+        4e-3,
+    ),
+    "in order": (
+        lambda: P.attention(128, 192, 64, heads=1, tile=(64, 64), mask=P.causal),
+        {"descending": False, "dynamic": False},
+        4e-3,
+    ),
+}
+SIZES: dict[str, Any] = {"q": 136, "t": 136, "d": 64, "heads": 1, "tile": (128, 64)}
+LEFT_OUT = ("one query", "tf32", "odd widths")  # rows that are no multiple of 64; operands; widths
+SLOW |= {
+    f"chain {name}": (
+        lambda changes=changes: P.attention(**(SIZES | changes | {"tile": (128, 64)})),
+        {"blocks": 2},
+        4e-3,
+    )
+    for name, changes in CHAINS.items()
+    if name not in LEFT_OUT
+}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, dict[str, CudaKernel]]:
+    made = {n: emit_hopper(make(), Options(**given)) for n, (make, given, _) in QUICK.items()}
+    return hopper_host.build(list(made.values()), tmp_path_factory.mktemp("hopper")), made
+
+
+def follows(program: TileProgram, found: Arrays, arrays: Arrays, tolerance: float) -> None:
+    """Every output as the interpreter has it."""
+    want = dict(arrays)
+    run_program([program], want)
+    for name in outputs(program):
+        agree(found[name], want[name], tolerance)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_kernels_follow_the_interpreter(
+    library: tuple[ctypes.CDLL, dict[str, CudaKernel]], name: str
+) -> None:
+    make, _, tolerance = QUICK[name]
+    program, arrays = make(), inputs(make())
+    number = list(QUICK).index(name)
+    given = {**arrays, **outputs(program)}
+    found = hopper_host.run(library[0], number, library[1][name], given)
+    follows(program, found, arrays, tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_more_kernels_follow_the_interpreter(name: str, builds: Path) -> None:
+    make, given, tolerance = SLOW[name]
+    program, arrays = make(), inputs(make())
+    cuda = emit_hopper(program, Options(**given))
+    built = hopper_host.build([cuda], builds)
+    found = hopper_host.run(built, 0, cuda, {**arrays, **outputs(program)})
+    follows(program, found, arrays, tolerance)
+
+
+@pytest.mark.slow
+def test_a_product_against_plain_numpy(builds: Path) -> None:
+    program = P.gemm(200, 136, 136, (128, 128, 64), layout="km,nk", out="f32")
+    arrays = inputs(program)
+    cuda = emit_hopper(program)
+    found = hopper_host.run(
+        hopper_host.build([cuda], builds), 0, cuda, {**arrays, **outputs(program)}
+    )
+    a, b = (arrays[n].astype(np.float64) for n in "AB")
+    agree(found["C"], a.T @ b.T, 1e-5)
+
+
+def rows_without_keys(builds: Path) -> npt.NDArray[Any]:
+    program = P.attention(
+        **(SIZES | {"mask": lambda q, t: apply("lt", P.add(t, 8), q), "bounds": False})
+    )
+    cuda = emit_hopper(program)
+    arrays = inputs(program)
+    return hopper_host.run(
+        hopper_host.build([cuda], builds), 0, cuda, {**arrays, **outputs(program)}
+    )["O"].astype(np.float32)
+
+
+@pytest.mark.slow
+def test_rows_without_any_key_are_nan_and_no_others(builds: Path) -> None:
+    found = rows_without_keys(builds)
+    assert np.isnan(found[0, :9]).all()
+    assert np.isfinite(found[0, 9:]).all()
