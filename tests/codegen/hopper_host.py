@@ -81,12 +81,13 @@ def build(kernels: Sequence[CudaKernel], folder: Path) -> ctypes.CDLL:
         for i, text in enumerate(signature[1].split(",")[len(cuda.maps) :]):
             kind = re.sub(r"__restrict__ \w+$", "", text.strip())
             parameters.append(f"({kind})a[{len(cuda.maps) + i}]")
+        body = f"k{number}::body"
         launch = f"{cuda.grid[0]}, 1, 1, {cuda.threads}, {cuda.shared_bytes}, 1"
         begin = "if (threadIdx.x == 0) host_reset(); __syncthreads();"
         rows.append(
             f"namespace k{number} {{\n{_defined(cuda.text)}{_translated(cuda.text)}\n"
             f"static void body(void** a) {{ {begin} {cuda.name}({', '.join(parameters)}); }}\n}}\n"
-            f'extern "C" void run{number}(void** a) {{ host_launch(k{number}::body, a, {launch}); }}'
+            f'extern "C" void run{number}(void** a) {{ host_launch({body}, a, {launch}); }}'
         )
     text = "\n".join(rows)
     name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -104,8 +105,9 @@ def build(kernels: Sequence[CudaKernel], folder: Path) -> ctypes.CDLL:
 def _map(made: TensorMap, data: int) -> Map:
     """The map of a buffer at an address; limits as the driver checks them."""
     size = DTYPES[made.dtype].bytes
-    assert all(s % 16 == 0 for s in made.strides) and made.offset % 16 == 0
-    assert all(0 < b <= 256 for b in made.box) and made.box[0] * size <= made.swizzle == 128
+    assert all(n % 16 == 0 for n in (*made.strides, made.offset))
+    assert all(0 < b <= 256 for b in made.box)
+    assert made.box[0] * size <= made.swizzle == 128
     filled = Map(data + made.offset, rank=len(made.extents), size=size)
     for axis, (extent, box) in enumerate(zip(made.extents, made.box, strict=True)):
         filled.extents[axis], filled.box[axis] = extent, box
