@@ -209,8 +209,12 @@ def test_a_value_kept_after_it_changed() -> None:
 
 
 def test_a_factor_computed_before_its_fold() -> None:
+    made = program("attention")
+    stream = next(op for op in made.consumer[-1].body if isinstance(op, Stream))
+    work = [op for op in stream.body if isinstance(op, Pointwise)]
+    place = next(i for i, op in enumerate(work) if op.target.column is None)  # one for each row
     with pytest.raises(ScheduleError, match=r"where it is rescaled|before the folds"):
-        simulate(moved(program("attention"), Pointwise, 1, -1))
+        simulate(moved(made, Pointwise, place, -1))
 
 
 def test_ping_pong_without_turns_passes_barriers_a_round_early() -> None:
