@@ -1,4 +1,4 @@
-"""Hopper kernels run on the CPU: swizzled boxes, descriptors, fragments, rings and warpgroups' turns
+"""Hopper kernels run on the CPU: swizzled boxes, descriptors, fragments, rings and turns
 as the hardware has them, against plain numpy and the interpreter."""
 
 from __future__ import annotations
