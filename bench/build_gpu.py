@@ -1,11 +1,13 @@
 """Build the bundles that bench/gpu.py measures. Needs no GPU.
 
     python bench/build_gpu.py [GROUP...] [--only TEXT] [--target h200] [--jobs 2] [--again]
+                              [--candidates 1]
 
 Each case becomes bench/bundles/gpu/NAME with sampled values of its float64 reference. What became
 of each is a row of bench/bundles/gpu/built.json: seconds, kernels, predicted milliseconds and bytes
 of the bundle, or the error. A failure is a result: the exit status is 1 only where nothing was
-built. Cases that have a bundle are skipped without --again.
+built. Cases that have a bundle are skipped without --again. With --candidates a bundle holds
+several schedules of each kernel, which bench/gpu.py times beside each other.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -42,7 +45,8 @@ def main() -> int:
     if not options.again:
         wanted = {n: c for n, c in wanted.items() if not (c.folder / "manifest.json").exists()}
     built = 0
-    for name, row in each(list(wanted.values()), options.target, options.jobs):
+    make = partial(build, candidates=options.candidates)
+    for name, row in each(list(wanted.values()), options.target, options.jobs, make):
         _note(name, row)
         built += "error" not in row
         said = row.get("error") or f"{row['kernels']} kernels, {row['seconds']:.1f} s"
@@ -58,6 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="the cases whose name has this text")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--candidates", type=int, default=1, help="schedules of each kernel")
     parser.add_argument("--again", action="store_true", help="build what has a bundle as well")
     options = parser.parse_args()
     unknown = [g for g in options.groups if g not in GROUPS]
@@ -67,10 +72,9 @@ def _options() -> argparse.Namespace:
 
 
 def each(
-    wanted: list[Case], target: str, jobs: int, make: Callable[[Case, str], Row] | None = None
+    wanted: list[Case], target: str, jobs: int, make: Callable[[Case, str], Row]
 ) -> Iterator[tuple[str, Row]]:
     """What became of each case, as they end; a process that dies costs the case that it had."""
-    make = make or build
     left = {c.name: c for c in wanted}
     while left:
         pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
@@ -103,13 +107,13 @@ def _alone(
                 return
 
 
-def build(case: Case, target: str) -> Row:
+def build(case: Case, target: str, candidates: int = 1) -> Row:
     """Optimize, compile and write one case; what became of it, an error too."""
     start = time.perf_counter()
     signal.signal(signal.SIGALRM, _late)
     signal.alarm(LONGEST)
     try:
-        row = _build(case, target)
+        row = _build(case, target, candidates)
     except Exception as error:
         shutil.rmtree(case.folder, ignore_errors=True)  # an older bundle would be measured
         row = {"error": f"{type(error).__name__}: {error}"[:400]}
@@ -122,20 +126,21 @@ def _late(number: int, frame: Any) -> None:
     raise TimeoutError(f"took more than {LONGEST} s")
 
 
-def _build(case: Case, target: str) -> Row:
+def _build(case: Case, target: str, candidates: int) -> Row:
     from nautile import lang
     from nautile.bundle import write_bundle
     from nautile.stages import Optimization, Options, build, choose, compile_all, saturate
 
+    chosen = Options(target=target, compile=True, candidates=candidates)
     found = {p.name: p for p in lang.parse(text_of(case), f"{case.file}.nau", dict(case.sizes))}
-    result = Optimization(found[case.program], Options(target=target, compile=True))
+    result = Optimization(found[case.program], chosen)
     for stage in (saturate, choose, build, compile_all):
         stage(result)
     write_bundle(case.folder, result)
     assert result.plan is not None
     return {
         "kernels": len(result.built),
-        "architectures": sorted({a for b in result.built for a in b.compiled}),
+        "schedules": [w.schedule for b in result.built for w in b.implementations],
         "predicted_ms": result.plan.seconds * 1e3,
         "bytes": size_of(case.folder),
     }

@@ -23,7 +23,7 @@ from .case import BUNDLES, Case
 from .check import Truth, draw, relative, truth_of, verdict
 from .figures import ratio, summary
 from .options import Options
-from .ours import OURS, Way, ways
+from .ours import OURS, Way, schedule, ways
 from .peers import Contestant, Work, work_of
 from .peers.contestant import Tensors
 from .store import Record, failure, head
@@ -89,14 +89,16 @@ class Cuda:
         able, wrong, error = _checked(program, work, sets[0], truth, give_up)
         if OURS in wrong:
             return failure(case, f"wrong: {wrong[OURS]}")
-        replays = {w.name: captured(_launches(program, w, sets)) for w in able}
+        calls = {w.name: [program.bind(s, choices=w.choices) for s in sets] for w in able}
+        replays = {n: captured([partial(_launch, c) for c in row]) for n, row in calls.items()}
         peers, skipped, errors = _peers(work, options, sets, truth, until)
         replays |= peers
         if work.copies:
             replays[SAME_SIZE_COPY] = captured(_copies(program, len(sets)))
         rounds = race(replays, options.rounds)
         versions = dict(program.bundle.manifest.versions)
-        made = _Made(case, program, able, rounds, errors, replays)
+        taken = {n: schedule(program.launches, row[0].choices) for n, row in calls.items()}
+        made = _Made(case, program, taken, rounds, errors, replays)
         return (
             head(case)
             | {"correct": True, "relative_error": error, "naive_error": max(truth.naive)}
@@ -125,11 +127,6 @@ def _checked(
         else:
             able.append(way)
     return able, wrong, own
-
-
-def _launches(program: Any, way: Way, sets: Sequence[Tensors]) -> list[Callable[[], Any]]:
-    calls = [program.bind(s, choices=way.choices) for s in sets]
-    return [partial(_launch, call) for call in calls]
 
 
 def _launch(call: Any) -> None:
@@ -195,10 +192,10 @@ class _Made:
     """The figures of one race."""
 
     def __init__(
-        self, case: Case, program: Any, able: Sequence[Way], rounds: Mapping[str, list[float]],
+        self, case: Case, program: Any, able: Mapping[str, str], rounds: Mapping[str, list[float]],
         errors: Mapping[str, float], replays: Mapping[str, Replay],
     ) -> None:  # fmt: skip
-        self.case, self.program, self.able = case, program, {w.name: w for w in able}
+        self.case, self.program, self.able = case, program, able
         self.rounds, self.errors, self.replays = rounds, errors, replays
 
     def record(self, copied: float) -> Record:
@@ -219,7 +216,7 @@ class _Made:
     def timed(self, name: str) -> Record:
         found = summary(self.rounds[name]) | {"in_graph": self.replays[name].in_graph}
         if name in self.able:
-            found["schedule"] = self.able[name].schedule
+            found["schedule"] = self.able[name]
         if name in self.errors:
             found["relative_error"] = self.errors[name]
         return found

@@ -17,7 +17,7 @@ from nautile.bundle import load_bundle
 from .case import Case
 from .figures import ratio, summary
 from .options import Options
-from .ours import OURS, ways
+from .ours import OURS, schedule, ways
 from .store import Record, head
 from .work import flops
 
@@ -84,4 +84,5 @@ def _schedules(case: Case) -> str:
     if not (case.folder / "manifest.json").exists():
         return ""
     manifest = load_bundle(case.folder).manifest
-    return " | ".join(w.schedule for w in ways(manifest))
+    first = schedule(manifest.launches, [0] * len(manifest.launches))
+    return f"{first} ({len(ways(manifest))} ways)"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OURS", "PORTABLE", "Way", "ways"]
+__all__ = ["OURS", "PORTABLE", "Way", "schedule", "ways"]
 
 OURS, PORTABLE = "nautile", "nautile-portable"
 MOST = 8  # implementations timed of one program
@@ -14,12 +14,10 @@ MOST = 8  # implementations timed of one program
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A choice of implementations for a program's launches (empty: the launcher's own), and what
-    their schedules say of themselves."""
+    """A choice of implementations for a program's launches (empty: the launcher's own)."""
 
     name: str
     choices: Mapping[int, int]
-    schedule: str
 
 
 def ways(program: Any) -> list[Way]:
@@ -28,13 +26,13 @@ def ways(program: Any) -> list[Way]:
     launches = program.launches
     best = dict.fromkeys(range(len(launches)), 0)
     plain = {i: _portable(launch) for i, launch in enumerate(launches)}
-    found = [Way(OURS, {}, _schedule(launches, best))]
+    found = [Way(OURS, {})]
     if plain != best:
-        found.append(Way(PORTABLE, plain, _schedule(launches, plain)))
+        found.append(Way(PORTABLE, plain))
     if len(launches) == 1:
         others = range(1, min(MOST, len(launches[0].implementations)))
         rest = [{0: n} for n in others if {0: n} != plain]
-        found += [Way(f"{OURS}-{c[0] + 1}", c, _schedule(launches, c)) for c in rest]
+        found += [Way(f"{OURS}-{c[0] + 1}", c) for c in rest]
     return found
 
 
@@ -48,5 +46,7 @@ def _portable(launch: Any) -> int:
     return next(plain, 0)
 
 
-def _schedule(launches: Any, choices: Mapping[int, int]) -> str:
-    return "; ".join(x.implementations[choices[i]].schedule for i, x in enumerate(launches))
+def schedule(launches: Sequence[Any], choices: Sequence[int]) -> str:
+    """What the implementations say of themselves that were taken, one for each launch."""
+    taken = (x.implementations[n] for x, n in zip(launches, choices, strict=True))
+    return "; ".join(way.schedule for way in taken)
