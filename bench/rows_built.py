@@ -56,6 +56,7 @@ class Variant:
         o = self.options
         fields = {"c": o.cluster, "t": o.threads, "h": o.held, "r": o.block_rows, "o": o.occupancy}
         said = [f"{k}{v}" for k, v in fields.items() if v != (1 if k == "c" else 0)]
+        said += [f"k{o.room}"] * (o.room != DEFAULT.room)
         said += [self.hint] * bool(self.hint) + ["resident"] * self.resident
         return " ".join(said) or "chosen"
 
@@ -117,14 +118,14 @@ def _variants(program: str, vectors: int) -> Iterator[Variant]:
         yield from (Variant(hint=hint) for hint in HINTS)
         return
     yield from (Variant(hint=hint) for hint in HINTS)
-    for threads in (32, 64, 128, 256, 512, 1024):
-        for block_rows in (1, 2, 4, 8):
+    for threads, block_rows in itertools.product((32, 64, 128, 256, 512, 1024), (1, 2, 4, 8)):
+        block = threads * block_rows
+        if 1 <= vectors / threads <= 8 and 128 <= block <= max(256, threads):
+            fixed = RowOptions(threads=threads, block_rows=block_rows)
             for room in (0, 1024, 2048):
-                block = threads * block_rows
-                if 1 <= vectors / threads <= 8 and 128 <= block <= max(256, threads):
-                    yield Variant(
-                        RowOptions(threads=threads, block_rows=block_rows, occupancy=room // block)
-                    )
+                yield Variant(replace(fixed, occupancy=room // block))
+            for room in (1024, 1536):
+                yield Variant(replace(fixed, occupancy=room // block, room=0))
     if vectors >= 1024:
         for cluster, threads in itertools.product((2, 4, 8), (128, 256, 512, 1024)):
             if 1 <= vectors / (cluster * threads) <= 8:

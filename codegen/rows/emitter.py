@@ -66,6 +66,7 @@ class _Emitter(Reader):
     all of them are known to have started."""
 
     met: bool = False
+    room: int = 0
 
     @classmethod
     def of(cls, rows: RowProgram, name: str, precise: bool, options: RowOptions) -> _Emitter:
@@ -89,7 +90,7 @@ class _Emitter(Reader):
             and (not wide or a.start is not None or a.width(rows.column.extent) > 1)
         ]
         shape = geometry(rows, every, writes, cached, options)
-        made = cls(rows, name, precise, reads, keys, shape)
+        made = cls(rows, name, precise, reads, keys, shape, room=options.room)
         if shape.blocks > _MAX_BLOCKS:
             raise LoweringError(f"{name}: {shape.blocks} blocks exceed the grid")
         axes = frozenset(rows.rows)
@@ -111,7 +112,7 @@ class _Emitter(Reader):
                 self._preload(self._wanted(self.rows.passes[0]))
             self.put(*prologue(self, self.rows.shared))
         g = self.shape
-        keep = kept_values(self.rows, g.held * g.width) if g.lasting else ()
+        keep = kept_values(self.rows, g.held * g.width, self.room) if g.lasting else ()
         for number, step in enumerate(self.rows.passes):
             self._stores(number)
             self._pass(number, step, keep[number] if keep else ())

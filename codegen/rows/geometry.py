@@ -36,6 +36,7 @@ class RowOptions:
     """What a schedule of rows fixes; 0 leaves it to the geometry. `cluster` blocks share a row that
     is folded (sm_90), each with `threads` threads a row, which hold `held` vectors at a time;
     `block_rows` rows a block; the compiler is asked to fit `occupancy` blocks on a multiprocessor.
+    `room` registers a thread hold element values from one pass to the next.
     A cluster of 0 is one that the row needs."""
 
     cluster: int = 1
@@ -43,6 +44,7 @@ class RowOptions:
     held: int = 0
     block_rows: int = 0
     occupancy: int = 0
+    room: int = 32
 
 
 DEFAULT = RowOptions()

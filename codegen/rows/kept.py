@@ -13,15 +13,14 @@ from nautile.codegen.tile import Ref
 from nautile.codegen.types import dtype_of
 from nautile.terms import Apply, Term, children, walk
 
-__all__ = ["ROOM", "kept_values"]
-
-ROOM = 32  # registers a thread for such values
+__all__ = ["kept_values"]
 
 
-def kept_values(rows: RowProgram, elements: int) -> tuple[tuple[Term, ...], ...]:
-    """For each pass the values to hold for later ones, where a thread has `elements` of the row."""
+def kept_values(rows: RowProgram, elements: int, room: int) -> tuple[tuple[Term, ...], ...]:
+    """For each pass the values to hold for later ones, where a thread has `elements` of the row and
+    `room` registers for such values."""
     found: list[tuple[Term, ...]] = []
-    free = ROOM
+    free = room
     held: set[Term] = set()
     for number in range(len(rows.passes)):
         shared = [t for t in _shared(rows, number) if t not in held]

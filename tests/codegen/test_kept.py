@@ -10,7 +10,7 @@ from sample_kernels import layernorm, softmax, softmax_online
 from nautile.codegen.emit import emit_program
 from nautile.codegen.lower import lower
 from nautile.codegen.rows import as_rows
-from nautile.codegen.rows.kept import ROOM, kept_values
+from nautile.codegen.rows.kept import kept_values
 from nautile.codegen.rows.structure import RowProgram
 from nautile.codegen.tile import TileProgram
 from nautile.extract.kernel import Kernel
@@ -38,15 +38,15 @@ def test_a_softmax_takes_each_exponential_once(make: Callable[[], Kernel]) -> No
 
 
 def test_a_variance_leaves_its_differences() -> None:
-    first, second, third = kept_values(rows(layernorm()), 16)
+    first, second, third = kept_values(rows(layernorm()), 16, 32)
     assert (len(first), len(second), len(third)) == (0, 1, 0)
 
 
 def test_long_rows_compute_again() -> None:
-    assert any(kept_values(rows(softmax()), ROOM))
-    assert not any(kept_values(rows(softmax()), ROOM + 1))
+    assert any(kept_values(rows(softmax()), 32, 32))
+    assert not any(kept_values(rows(softmax()), 33, 32))
 
 
 def test_what_follows_a_running_value_is_not_held() -> None:
     """exp(x - running max) is another value in the next pass."""
-    assert kept_values(rows(softmax_online()), 1)[0] == ()
+    assert kept_values(rows(softmax_online()), 1, 32)[0] == ()

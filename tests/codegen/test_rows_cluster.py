@@ -129,6 +129,23 @@ def test_no_cluster_where_one_block_does_as_well(kernel: Kernel) -> None:
         shared(kernel)
 
 
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("cluster-softmax.cu", softmax_online(4096, 65536)),
+        ("cluster-layernorm_ragged.cu", layernorm(1024, 100_000)),
+    ],
+)
+def test_text_of_a_cluster(name: str, made: Kernel, request: pytest.FixtureRequest) -> None:
+    text, path = shared(made).text, GOLDEN / name
+    if request.config.getoption("--update-golden", default=False):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
 @pytest.mark.parametrize("columns", [40960, 65536, 131072])
 def test_long_rows_compile_without_spills(columns: int, dtype: str) -> None:

@@ -1,0 +1,201 @@
+typedef unsigned int nt_u32;
+typedef unsigned short nt_u16;
+typedef unsigned char nt_u8;
+typedef long long nt_i64;
+#define NT_DEV __device__ __forceinline__
+NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
+// two values in one register, the first in the low half
+NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+NT_DEV nt_u32 nt_shared(const void* p) { return (nt_u32)__cvta_generic_to_shared(p); }
+NT_DEV void nt_cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+NT_DEV void nt_cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// the address, for the accesses below, of the same place in another block of the cluster
+NT_DEV nt_u32 nt_at_rank(nt_u32 address, nt_u32 rank) {
+  nt_u32 remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+NT_DEV void nt_remote_store4(nt_u32 remote, nt_u32 v) {
+  asm volatile("st.shared::cluster.b32 [%0], %1;" :: "r"(remote), "r"(v) : "memory");
+}
+template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
+template <int B> NT_DEV nt_vec<B> nt_zeros() {
+  nt_vec<B> r;
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) r.x[k] = 0u;
+  return r;
+}
+NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
+NT_DEV void nt_ld8(nt_u32* r, const void* p) { asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "l"(p)); }
+NT_DEV void nt_st16(void* p, const nt_u32* r) { asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" :: "l"(p), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory"); }
+NT_DEV void nt_st8(void* p, const nt_u32* r) { asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" :: "l"(p), "r"(r[0]), "r"(r[1]) : "memory"); }
+// B bytes from an address that is a multiple of min(B, 16); KEPT keeps the line in the L1 cache
+template <int B, bool KEPT> NT_DEV nt_vec<B> nt_load(const void* p) {
+  nt_vec<B> r;
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) {
+      if constexpr (KEPT) nt_ld16_kept(r.x + 4 * k, (const char*)p + 16 * k);
+      else nt_ld16(r.x + 4 * k, (const char*)p + 16 * k);
+    }
+  } else if constexpr (B == 8) nt_ld8(r.x, p);
+  else if constexpr (B == 4) r.x[0] = *(const nt_u32*)p;
+  else if constexpr (B == 2) r.x[0] = *(const nt_u16*)p;
+  else r.x[0] = *(const nt_u8*)p;
+  return r;
+}
+template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
+  if constexpr (B % 16 == 0) {
+    #pragma unroll
+    for (int k = 0; k < B / 16; k++) nt_st16((char*)p + 16 * k, v.x + 4 * k);
+  } else if constexpr (B == 8) nt_st8(p, v.x);
+  else if constexpr (B == 4) *(nt_u32*)p = v.x[0];
+  else if constexpr (B == 2) *(nt_u16*)p = (nt_u16)v.x[0];
+  else *(nt_u8*)p = (nt_u8)v.x[0];
+}
+// hides a register from the compiler, so that widened copies of it are not kept alive across passes
+NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
+template <int B> NT_DEV void nt_opaque(nt_vec<B>& v) {
+  #pragma unroll
+  for (int k = 0; k < (B + 3) / 4; k++) nt_hide(v.x[k]);
+}
+template <int B> NT_DEV float nt_get_bf16(const nt_vec<B>& v, int e) { return __uint_as_float((e & 1) ? (v.x[e >> 1] & 0xffff0000u) : (v.x[e >> 1] << 16)); }
+template <int V> NT_DEV nt_vec<2 * V> nt_pack_bf16(const float* f) {
+  nt_vec<2 * V> r;
+  #pragma unroll
+  for (int k = 0; k < V / 2; k++) r.x[k] = nt_bf16x2_of_f32(f[2 * k], f[2 * k + 1]);
+  if constexpr (V == 1) r.x[0] = nt_bf16_of_f32(f[0]);
+  return r;
+}
+// another lane's copy of a plain struct
+template <class S> NT_DEV S nt_other(const S& s, int distance) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  #pragma unroll
+  for (int k = 0; k < n; k++) w[k] = __shfl_xor_sync(~0u, w[k], distance);
+  S r;
+  memcpy(&r, w, sizeof(S));
+  return r;
+}
+// writes a plain struct to the same place in another block of the cluster
+template <class S> NT_DEV void nt_send(S* to, const S& s, int rank) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  const nt_u32 remote = nt_at_rank(nt_shared(to), rank);
+  #pragma unroll
+  for (int k = 0; k < n; k++) nt_remote_store4(remote + 4 * k, w[k]);
+}
+// partial states of all threads of the BLOCKS blocks of a cluster merged, in the same order in each
+// block; every thread gets the result. `shared` has a slot for each warp of the cluster, and is used
+// once. All blocks have started before the first use, and none of them ends between uses.
+template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(S s, F merge, S* shared) {
+  constexpr int warps = THREADS / 32, slots = BLOCKS * warps;
+  constexpr int width = slots >= 32 ? 32 : slots >= 16 ? 16 : slots >= 8 ? 8 : slots >= 4 ? 4 : 2;
+  #pragma unroll
+  for (int d = 16; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  if (lane < BLOCKS) nt_send(shared + (int)(blockIdx.x % BLOCKS) * warps + warp, s, lane);
+  nt_cluster_arrive();
+  nt_cluster_wait();
+  s = shared[lane % width];
+  #pragma unroll
+  for (int k = width; k < slots; k += width) {
+    if (k + width <= slots || k + lane % width < slots) s = merge(s, shared[k + lane % width]);
+  }
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  return s;
+}
+
+// tile program ln  [n:4/1024 c:100000/100000]  grid (n)
+//     t1[n, c]: bf16 = read x[n, c]
+//     r2[n] = sum[c](t1)
+//     t4[n, c] = ((t1 - (r2 / 100000)) * (t1 - (r2 / 100000)))
+//     r3[n] = sum[c](t4)
+//     t5[c]: bf16 = read w[c]
+//     t6[c]: bf16 = read b[c]
+//     t0[n, c] = ((((t1 - (r2 / 100000)) * rsqrt(((r3 / 100000) + 1e-05))) * t5) + t6)
+//     write y[n, c] = t0 as bf16
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(416, 2) ln(
+    const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
+  nt_cluster_arrive();
+  const int t = threadIdx.x % 416;
+  const nt_i64 place = (nt_i64)(blockIdx.x / 8) * 1 + threadIdx.x / 416;
+  const bool live = place < 1024LL;
+  const nt_i64 row = live ? place : 1023LL;
+  const int first = (int)(blockIdx.x % 8) * 1563;
+  const int end = first + 1563 > 12500 ? 100000 : (first + 1563) * 8;
+  const int i_n = (int)(row);
+  float r2 = 0.0f;
+  nt_vec<16> v_t1[4];
+  const int ru0 = i_n * 100000;
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int c0 = (first + t + i * 416) * 8;
+    v_t1[i] = c0 < end ? nt_load<16, false>(p_x + ru0 + c0) : nt_zeros<16>();
+  }
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int c0 = (first + t + i * 416) * 8;
+    if (c0 < end) {
+      nt_opaque(v_t1[i]);
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        r2 = r2 + (nt_get_bf16(v_t1[i], e));
+      }
+    }
+  }
+  struct State0 { float r2; };
+  __shared__ State0 shared0[104];
+  auto merge0 = [&](const State0& a, const State0& b) {
+    State0 c;
+    c.r2 = a.r2 + b.r2;
+    return c;
+  };
+  nt_cluster_wait();
+  const State0 all0 = nt_reduce_cluster<8, 416>(State0{r2}, merge0, shared0);
+  r2 = all0.r2;
+  float r3 = 0.0f;
+  float kept0[32];
+  const float ru1 = r2 * 1e-05f;
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int c0 = (first + t + i * 416) * 8;
+    if (c0 < end) {
+      nt_opaque(v_t1[i]);
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        kept0[i * 8 + e] = ((nt_get_bf16(v_t1[i], e)) - ru1);
+        r3 = r3 + (kept0[i * 8 + e] * kept0[i * 8 + e]);
+      }
+    }
+  }
+  struct State1 { float r3; };
+  __shared__ State1 shared1[104];
+  auto merge1 = [&](const State1& a, const State1& b) {
+    State1 c;
+    c.r3 = a.r3 + b.r3;
+    return c;
+  };
+  const State1 all1 = nt_reduce_cluster<8, 416>(State1{r3}, merge1, shared1);
+  r3 = all1.r3;
+  const float ru2 = rsqrtf(((r3 * 1e-05f) + 1e-05f));
+  const int ru3 = i_n * 100000;
+  #pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const int c0 = (first + t + i * 416) * 8;
+    if (c0 < end) {
+      const auto w_t5 = nt_load<16, true>(p_w + 0 + c0);
+      const auto w_t6 = nt_load<16, true>(p_b + 0 + c0);
+      float o_y[8];
+      #pragma unroll
+      for (int e = 0; e < 8; e++) {
+        o_y[e] = (((kept0[i * 8 + e] * ru2) * (nt_get_bf16(w_t5, e))) + (nt_get_bf16(w_t6, e)));
+      }
+      if (live) nt_store<16>(p_y + ru3 + c0, nt_pack_bf16<8>(o_y));
+    }
+  }
+}
