@@ -32,6 +32,9 @@ def spell(term: Term, inner: Sequence[str], types: Sequence[str], style: Style) 
         raise LoweringError(f"{type(term).__name__} is not pointwise")
     kind = operand_kinds(term.operation, types)
     texts = [convert(t, s, k) for t, s, k in zip(inner, types, kind, strict=True)]
+    for i, (argument, k) in enumerate(zip(term.arguments, kind, strict=True)):
+        if isinstance(argument, Const) and k == "f64":  # with all its digits
+            texts[i] = literal(float(argument.value), k)
     return SPELLINGS[term.operation](texts, kind[-1], style, term)
 
 

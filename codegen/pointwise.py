@@ -62,9 +62,14 @@ def _node(term: Term, values: Mapping[Term, Array], kinds: Mapping[Term, str]) -
         raise LoweringError(f"{type(term).__name__} is not pointwise")
     inner = children(term)
     wanted = operand_kinds(term.operation, [kinds[c] for c in inner])
-    args = [values[c].astype(ARRAY[k]) for c, k in zip(inner, wanted, strict=True)]
+    args = [_operand(c, values[c], k) for c, k in zip(inner, wanted, strict=True)]
     result: Array = np.asarray(FUNCTIONS[term.operation](*args))
     return result.astype(ARRAY[carrier(kinds[term])])
+
+
+def _operand(term: Term, value: Array, kind: str) -> Array:
+    """The value in a carrier: a number has all its digits beside a float64 one."""
+    return np.asarray(term.value if isinstance(term, Const) else value).astype(ARRAY[kind])
 
 
 def _sigmoid(x: Array) -> Any:

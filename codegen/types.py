@@ -6,6 +6,7 @@ Arithmetic is f32 (f64 where an operand is f64), integers stay integers, compari
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -40,6 +41,7 @@ def widest(*dtypes: str) -> str:
     return types.widest(*(carrier(d) for d in dtypes))
 
 
+@lru_cache(maxsize=1 << 14)
 def dtype_of(root: Term) -> str:
     """The type of a term: a Load, Ref or Cast carries its own, other terms a carrier type."""
     known: dict[Term, str] = {}

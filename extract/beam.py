@@ -30,7 +30,8 @@ PRODUCT = 3000  # combinations of children tried for one node
 @dataclass(slots=True)
 class Beam:
     """Partial bodies of every class. `width` bodies a class; `wide * width` are priced with tiles;
-    `free` are classes that the incumbent stores, `counts` what was pruned."""
+    `free` are classes that the incumbent stores, `counts` what was pruned. `plain` also keeps the
+    body of each class that computes the fewest, whatever it costs."""
 
     classes: Classes
     width: int = 8
@@ -42,6 +43,7 @@ class Beam:
     plan: dict[int, dict[int, float]] = field(default_factory=dict)
     prices: dict[Term, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    plain: bool = False
 
     def sweep(self) -> None:
         """Visit every class once, knots of mutually dependent classes until they settle."""
@@ -131,10 +133,11 @@ class Beam:
                 partial.own = self.tiled(partial)
             slim = self._undominated(slim, priced=True)
         best = slim[: self.width]
-        for extra in self._reserved(slim):
+        shortest = sorted(found, key=lambda p: (len(p.choice), p.total))[: self.plain]
+        for extra in [*self._reserved(slim), *shortest]:
             if all(extra is not p for p in best):
                 best.append(extra)
-        self.count("beam", len(slim) - len(best))
+        self.count("beam", max(0, len(slim) - len(best)))
         return best
 
     def _undominated(self, found: list[Partial], *, priced: bool) -> list[Partial]:

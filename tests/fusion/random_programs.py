@@ -19,6 +19,7 @@ a function of Hypothesis' choices alone: equal seeds give equal programs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -55,7 +56,7 @@ class _Sketch:
 
     def __post_init__(self) -> None:
         pick = self.pick
-        self.stream = pick(("M",) * 8 + ("N", "D"))
+        self.stream = pick(("M",) * 14 + ("N", "D"))
         others = [s for s in t.SIZES if s != self.stream]
         outer: tuple[Dims, ...] = ((others[0],),) * 6 + ((), (others[1],), tuple(others))
         self.outer: Dims = pick(outer)
@@ -74,7 +75,7 @@ class _Sketch:
     def define(self) -> None:
         scalars = [n for n, t in self.tensors.items() if t[0] == self.outer and _real(t[1])]
         kinds = ["carrier"] * (4 if not scalars else 1) + ["row", "named", "summary", "label"]
-        kinds += ["dependent"] * 5 + ["product"] * (4 if self.wide else 0)
+        kinds += ["dependent"] * 9 + ["product"] * (4 if self.wide else 0)
         kinds += ["scalar"] * min(2, len(scalars))
         getattr(self, f"_{self.pick(kinds)}")()
 
@@ -175,7 +176,7 @@ class _Sketch:
 
     def body(self, scope: Scope, depth: int = 2) -> str:
         """A function of rows and scalars that varies along the stream."""
-        templates = t.DEPENDENT if self.chance(80) else t.INDEPENDENT
+        templates = t.DEPENDENT if self.chance(88) else t.INDEPENDENT
         template = self.pick(templates if depth else t.INDEPENDENT)
         return self._fill(template, scope, depth)
 
@@ -246,12 +247,34 @@ class _Sketch:
             "k": lambda: self.pick(t.NUMBERS),
             "q": lambda: self.mask(scope),
         }
+        template = self._matched(template, scope)
         for hole, fill in holes.items():
             if f"{{{hole}}}" in template:
-                template = template.replace(f"{{{hole}}}", fill())
+                text = fill()
+                template = template.replace(f"{{{hole}}}", text)
+                template = template.replace(f"{{{hole}'}}", self._walked_again(text, scope))
         while "{b}" in template:
             template = template.replace("{b}", self.body(scope, max(depth - 1, 0)), 1)
         return template
+
+    def _matched(self, template: str, scope: Scope) -> str:
+        """The template, at times with the extreme or the mean of its own row as the carrier: what
+        is reduced in one pass with it, where that of another row is no bound."""
+        if self.stream not in scope or not self.chance(75):
+            return template
+        for hole, reducers in (("e", ("max",)), ("s", ("mean", "mean", "max", "sum"))):
+            if f"{{{hole}}} - {{c}}" in template:
+                letter, _ = self._opened(scope)
+                own = f"{self.pick(reducers)}[{letter}: {self.stream}]({{{hole}'}})"
+                return template.replace("{c}", own)
+        return template
+
+    def _walked_again(self, text: str, scope: Scope) -> str:
+        """A row's text along the other letter of the stream."""
+        if self.stream not in scope:
+            return text
+        letter, _ = self._opened(scope)
+        return re.sub(rf"\b{scope[self.stream]}\b", letter, text)
 
     def _atom(self, scope: Scope, place: int) -> str:
         if self.stream not in scope:

@@ -28,14 +28,14 @@ class _Found(Exception):
     """A program that fails as the one that is being shrunk does."""
 
 
-def chunk(number: int, of: int, *, size: int = 100) -> list[str]:
-    """The distinct programs of one chunk of a seed."""
+def chunk(number: int, of: int, *, size: int = 100, most: int = 5) -> list[str]:
+    """The distinct programs of one chunk of a seed, of at most so many definitions."""
     found: dict[str, str] = {}
 
     def collect(text: str) -> None:
         found.setdefault(body_of(text), text)
 
-    _run(collect, number, of, size, (Phase.generate,))
+    _run(collect, number, of, size, (Phase.generate,), most)
     return list(found.values())
 
 
@@ -45,9 +45,14 @@ def body_of(text: str) -> str:
 
 
 def _run(
-    test: Callable[[str], None], number: int, of: int, size: int, phases: tuple[Phase, ...]
+    test: Callable[[str], None],
+    number: int,
+    of: int,
+    size: int,
+    phases: tuple[Phase, ...],
+    most: int = 5,
 ) -> None:
-    run = settings(max_examples=size, phases=phases, **_QUIET)(given(programs())(test))  # type: ignore[arg-type]
+    run = settings(max_examples=size, phases=phases, **_QUIET)(given(programs(most))(test))  # type: ignore[arg-type]
     seed(of * 1_000_003 + number)(run)()
 
 

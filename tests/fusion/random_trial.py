@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -31,7 +32,7 @@ from nautile.codegen.lower import lower
 from nautile.codegen.tile import TileProgram
 from nautile.egraph import Limits
 from nautile.errors import LoweringError
-from nautile.extract import tilings
+from nautile.extract import candidates, tilings
 from nautile.extract.kernel import Kernel, Part, Plan, Prediction
 from nautile.extract.licence import Licence, widened
 from nautile.snapshot import Snapshot, term_of
@@ -46,9 +47,10 @@ __all__ = ["Trial", "numerics_of", "small_tiles", "trial"]
 Array = np.ndarray
 Arrays = dict[str, Array]
 CASES = ("ordinary", "offset", "large", "infinite", "ties")
+DONE = {"online", "streams"}
 LIMITS = Limits(rows=12_000, growth=20, seconds=8.0, memory_bytes=2 << 30)
 FREE = Prediction(0.0, "", 0, 0, 0, 0, 0, 0, 0, 0)
-SMALL = {
+SMALL: dict[str, Any] = {
     "RESIDENT": 6,
     "_CHUNK": (2, 3, 4),
     "_FEW": (1, 2, 4),
@@ -56,6 +58,11 @@ SMALL = {
     "_STREAM": (16,),
     "_WHOLE": 16,
 }
+
+
+SHORT = {"REFINEMENTS": 1, "BASE": 6, "PAIRS": 4, "JOINT": 8}
+NARROW = 4
+"""How far and wide most trials search for kernels: the rest tries the same things."""
 
 
 @dataclass(slots=True)
@@ -83,6 +90,20 @@ def small_tiles() -> Iterator[None]:
     """Tile sizes that make axes of a dozen elements long: they are streamed, with ragged ends."""
     known = {k: v for k, v in SMALL.items() if hasattr(tilings, k)}
     with patch.multiple(tilings, **known):
+        yield
+
+
+@contextmanager
+def search(*, whole: bool) -> Iterator[None]:
+    """The search for kernels as it is, or a short one."""
+    if whole:
+        yield
+        return
+    defaults = {**candidates.Generator.__init__.__kwdefaults__, "width": NARROW}
+    with (
+        patch.multiple(candidates, **SHORT),
+        patch.object(candidates.Generator.__init__, "__kwdefaults__", defaults),
+    ):
         yield
 
 
@@ -126,7 +147,7 @@ def _try(result: Trial, worker: Worker) -> None:
     with result.timed("saturate"):
         snapshots = [worker.saturate(r.outputs, laws, limits=LIMITS) for r in regions]
     pairs = list(zip(regions, snapshots, strict=True))
-    with result.timed("choose"), small_tiles():
+    with result.timed("choose"), small_tiles(), search(whole=not rng.integers(0, 6)):
         plan = extract.choose(
             pairs,
             program,
@@ -135,6 +156,8 @@ def _try(result: Trial, worker: Worker) -> None:
             runners=int(rng.integers(0, 3) == 0),
         )
     result.features |= features(plan)
+    if dependent(regions):
+        result.features |= {"dependent"} | {f"dependent {f}" for f in DONE & result.features}
     with result.timed("lower"):
         variants = _variants(result, plan, pairs, rng)
     with result.timed("compare"):
@@ -153,8 +176,8 @@ def loaded(numerics: str) -> tuple[rules.Rule, ...]:
 
 
 def numerics_checked(rng: np.random.Generator) -> bool:
-    """The certificate is asked for every other program: it costs as much as all the rest."""
-    return bool(rng.integers(0, 2))
+    """The certificate is asked for every fourth program: it costs as much as all the rest."""
+    return not rng.integers(0, 4)
 
 
 # ---- variants ----------------------------------------------------------------------------------
@@ -265,6 +288,18 @@ def _build(
             terms[c] = widened(made, given)
             return True
     return False
+
+
+def dependent(regions: Sequence[extract.Region]) -> bool:
+    """Whether a reduction of the source needs another one over the same dimension, one too long to
+    be held: two passes, if nothing is rewritten."""
+    terms = walk(*(o.term for region in regions for o in region.outputs))
+    reductions = [t for t in terms if isinstance(t, Reduce) and t.axis.extent > SMALL["RESIDENT"]]
+    return any(
+        isinstance(inner, Reduce) and inner.axis.family == outer.axis.family
+        for outer in reductions
+        for inner in walk(outer.body)
+    )
 
 
 def features(plan: Plan) -> set[str]:

@@ -23,7 +23,7 @@ from nautile.codegen.interpret import Written, block_count, interpret
 from nautile.codegen.tile import Loop, Mma, Statement, TileProgram
 from nautile.extract.kernel import Kernel, Part
 from nautile.inline import Definitions
-from nautile.judge import Verdict, judge
+from nautile.judge import LARGEST, Verdict, judge
 from nautile.oracle import evaluate
 from nautile.oracle.programs import stored
 from nautile.oracle.scope import BUDGET
@@ -256,7 +256,7 @@ def naive_and_reference(
     imitated = side.fetch(drawn, "mma", budget=budget)
     naive = evaluate(target.term, imitated, grid, precision="mma")
     naive = stored(naive, target.output.buffer.dtype)
-    return reference, naive if subject.binds(case) else _unbound(reference, naive)
+    return reference, naive if subject.binds(case) else _unbound(reference, naive, target)
 
 
 def _worst(
@@ -305,10 +305,13 @@ def _error(actual: Array, reference: Array) -> Array:
         return np.abs(actual.astype(np.float64) - reference.astype(np.float64))
 
 
-def _unbound(reference: Array, naive: Array) -> Array:
-    """The naive values, made to disagree with a reference that is NaN or infinite."""
+def _unbound(reference: Array, naive: Array, target: Target) -> Array:
+    """The naive values, made to disagree with a reference that is NaN, infinite or too large for
+    the stored type (a quotient by what has vanished: it may have either sign)."""
     if reference.dtype.kind != "f":
         return naive
+    beyond = np.abs(reference) > LARGEST.get(target.output.buffer.dtype, np.inf)
+    naive = np.where(beyond & ~np.isfinite(naive), np.nan, naive)
     return np.where(np.isnan(reference), np.inf, np.where(np.isinf(reference), np.nan, naive))
 
 
