@@ -43,7 +43,7 @@ class Odd:
 
         shipped = {p.stem: p for p in paths()}
         near = [HERE / f"{self.file}.nau", HERE / "gpu" / "programs" / f"{self.file}.nau"]
-        return next((p for p in near if p.exists()), shipped.get(self.file, near[0]))
+        return shipped.get(self.file) or next(p for p in near if p.exists())
 
 
 _HEADS = {"B": 1, "H": 6, "Hk": 2}

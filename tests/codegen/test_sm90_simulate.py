@@ -372,3 +372,22 @@ def test_turns_are_given_and_taken_one_by_one() -> None:
     turns.arrive(a)
     with pytest.raises(ScheduleError, match="arrives twice"):
         turns.arrive(a)
+
+
+def test_an_actor_arrives_once_for_a_phase_and_not_before_it() -> None:
+    a, b = actors(2)
+    barrier = Barrier("barrier", 8, 2)
+    barrier.arrive(a, 4)
+    with pytest.raises(ScheduleError, match="actor 0 arrives twice for one phase of barrier"):
+        barrier.arrive(a, 4)
+    barrier.arrive(b, 4)
+    with pytest.raises(ScheduleError, match="actor 0 may arrive at barrier before its phase"):
+        barrier.arrive(a, 4)
+    barrier.passed(a)
+    barrier.arrive(a, 4)
+
+
+def test_a_barrier_counts_what_it_was_told() -> None:
+    (a,) = actors(1)
+    with pytest.raises(ScheduleError, match="more arrivals than the 2"):
+        Barrier("barrier", 2, 1).arrive(a, 4)

@@ -189,3 +189,16 @@ def test_bundles_in_folders_and_ways(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sanitize.bundles([str(tmp_path / "many"), str(folder)]) == [folder, folder]
     assert sanitize.ways(folder) == 1
     assert sanitize.find("/opt/tool") == "/opt/tool"
+
+
+def test_every_odd_case_names_a_program_and_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    import build_odd
+
+    from nautile import lang
+
+    assert len({c.name for c in build_odd.CASES}) == len(build_odd.CASES)
+    for case in build_odd.CASES:
+        programs = {p.name: p for p in lang.parse_file(case.path, dims=dict(case.sizes))}
+        extents = {n for b in programs[case.program].inputs for n in b.shape}
+        assert set(case.sizes.values()) & extents, case.name
