@@ -4,10 +4,11 @@
                               [--candidates 1]
 
 Each case becomes bench/bundles/gpu/NAME with sampled values of its float64 reference. What became
-of each is a row of bench/bundles/gpu/built.json: seconds, kernels, predicted milliseconds and bytes
-of the bundle, or the error. A failure is a result: the exit status is 1 only where nothing was
-built. Cases that have a bundle are skipped without --again. With --candidates a bundle holds
-several schedules of each kernel, which bench/gpu.py times beside each other.
+of each is a row of bench/bundles/gpu/built.json: seconds in all and of each stage, kernels,
+schedules, predicted milliseconds and bytes of the bundle, or the error. A failure is a result: the
+exit status is 1 only where nothing was built. Cases that have a bundle are skipped without --again.
+With --candidates a bundle holds several schedules of each kernel, which bench/gpu.py times beside
+each other.
 """
 
 from __future__ import annotations
@@ -22,19 +23,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from gpu.case import BUNDLES, Case, text_of
 from gpu.groups import GROUPS, cases
 
+if TYPE_CHECKING:
+    from nautile.worker import Worker
+
 __all__ = ["build", "each", "main", "size_of"]
 
 ABOUT = BUNDLES / "built.json"
+STAGES = ("saturate", "choose", "build", "compile", "write")
 LONGEST = 240  # seconds of one case
 Row = dict[str, Any]
 
@@ -116,6 +121,8 @@ def build(case: Case, target: str, candidates: int = 1) -> Row:
         row = _build(case, target, candidates)
     except Exception as error:
         shutil.rmtree(case.folder, ignore_errors=True)  # an older bundle would be measured
+        _worker().close()
+        _worker.cache_clear()  # it may hang in the midst of a saturation
         row = {"error": f"{type(error).__name__}: {error}"[:400]}
     finally:
         signal.alarm(0)
@@ -126,6 +133,14 @@ def _late(number: int, frame: Any) -> None:
     raise TimeoutError(f"took more than {LONGEST} s")
 
 
+@cache
+def _worker() -> Worker:
+    """The saturation worker of this process."""
+    from nautile.worker import Worker
+
+    return Worker()
+
+
 def _build(case: Case, target: str, candidates: int) -> Row:
     from nautile import lang
     from nautile.bundle import write_bundle
@@ -134,13 +149,23 @@ def _build(case: Case, target: str, candidates: int) -> Row:
     chosen = Options(target=target, compile=True, candidates=candidates)
     found = {p.name: p for p in lang.parse(text_of(case), f"{case.file}.nau", dict(case.sizes))}
     result = Optimization(found[case.program], chosen)
-    for stage in (saturate, choose, build, compile_all):
+    taken: dict[str, float] = {}
+    stages = (
+        partial(saturate, worker=_worker()),
+        choose,
+        build,
+        compile_all,
+        partial(write_bundle, case.folder),
+    )
+    for name, stage in zip(STAGES, stages, strict=True):
+        start = time.perf_counter()
         stage(result)
-    write_bundle(case.folder, result)
+        taken[name] = time.perf_counter() - start
     assert result.plan is not None
     return {
         "kernels": len(result.built),
         "schedules": [w.schedule for b in result.built for w in b.implementations],
+        "stages": taken,
         "predicted_ms": result.plan.seconds * 1e3,
         "bytes": size_of(case.folder),
     }
