@@ -98,8 +98,7 @@ def render_gpu(folder: Path, readme: Path | None = None) -> None:
     (folder / "gpu.md").write_text(table.page(records))
     (folder / "gpu.svg").write_text(plot.figure(records, table.stamp(records).partition(";")[0]))
     if readme is not None:
-        section = f"{table.stamp(records)}\n\n{table.goal_table(records)}"
-        readme.write_text(table.between(readme.read_text(), section))
+        readme.write_text(table.between(readme.read_text(), table.section(records)))
 
 
 if __name__ == "__main__":

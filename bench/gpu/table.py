@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .goals import Judged, judge
 from .store import Record
 
-__all__ = ["between", "goal_table", "page", "stamp"]
+__all__ = ["between", "goal_table", "page", "section", "stamp"]
 
 BEGIN, END = "<!-- goals: written by bench/render.py -->", "<!-- end of goals -->"
 NOTE = """\
@@ -56,6 +56,12 @@ def goal_table(records: Sequence[Record]) -> str:
         verdict = {"not measured": ""}.get(judged.verdict, f"**{judged.verdict}**")
         lines.append(_row(work, judged.need.text(), _measured(judged), count, verdict))
     return "\n".join(lines)
+
+
+def section(records: Sequence[Record], figure: str = "bench/results/gpu.svg") -> str:
+    """What the README shows: the stamp, the figure and the goals."""
+    image = f"![what was reached of the goals]({figure})"
+    return f"{stamp(records)}\n\n{image}\n\n{goal_table(records)}"
 
 
 def _measured(judged: Judged) -> str:

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import build_gpu
 import gpu.case
+import render
 from gpu import plot, store, table
 from gpu.case import Case
 from gpu.goals import judge
@@ -195,10 +196,21 @@ def test_the_readme_section_stays_between_its_markers() -> None:
     table.between((ROOT / "README.md").read_text(), "new")  # the README has them
 
 
+def test_results_become_a_page_a_figure_and_a_section(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"a\n{table.BEGIN}\n{table.END}\nb\n")
+    store.write(tmp_path / "gpu.json", rows())
+    render.render_gpu(tmp_path, readme)
+    assert table.goal_table(rows()) in readme.read_text()
+    assert (tmp_path / "gpu.md").read_text() == table.page(rows())
+    assert (tmp_path / "gpu.svg").read_text().startswith("<svg ")
+    assert "[gpu.md](gpu.md)" in render.render(tmp_path)
+
+
 def test_the_readme_shows_the_kept_results() -> None:
     path = BENCH / "results" / "gpu.json"
     readme = (ROOT / "README.md").read_text()
-    shown = table.goal_table(json.loads(path.read_text())) if path.exists() else ""
+    shown = table.section(json.loads(path.read_text())) if path.exists() else table.BEGIN
     assert shown in readme
 
 
