@@ -9,6 +9,8 @@ parent -> child   Job
 child  -> parent  Progress*  then one of  Frozen | Failure
 ```
 
+A job's first progress, of no iteration, says that its rules are loaded: its time begins then.
+
 Limits of a job: its own checks of time and rows between rules; bytes of address space and seconds
 of processor time, set on the child; a wall clock here, which kills it. After a kill the last
 finished iteration is returned: from its checkpoint, or by running the same iterations again in a
@@ -83,6 +85,7 @@ class Worker:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
+        self._known: tuple[Rule, ...] | None = None  # the rules that the child has loaded
 
     def __enter__(self) -> Worker:
         return self
@@ -142,7 +145,8 @@ class Worker:
 
         last: Progress | None = None
         self._ready()
-        deadline = time.monotonic() + job.seconds + _GRACE
+        loading = 0.0 if self._known == rules else _START
+        deadline = time.monotonic() + job.seconds + _GRACE + loading
         self._send(msgspec.msgpack.encode(job), deadline)
         while True:
             frame = self._receive(deadline, last)
@@ -150,6 +154,8 @@ class Worker:
                 return frame.frozen
             if isinstance(frame, _Step):
                 last = frame.progress
+                if not last.iterations:
+                    self._known, deadline = rules, time.monotonic() + job.seconds + _GRACE
                 continue
             if frame.kind == "unsound":
                 raise unsound(frame.laws, frame.constants, rules)
@@ -180,6 +186,7 @@ class Worker:
 
     def _start(self) -> None:
         self.close()
+        self._known = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         self._child = subprocess.Popen(
             [sys.executable, "-c", "from nautile.worker import serve; serve()"],
@@ -277,7 +284,8 @@ def _answer(job: Job, sink: IO[bytes]) -> _Frame:
     try:
         prepare(job)
         _limit(job)
-        return _Done(run(job, lambda p: _write(sink, msgspec.msgpack.encode(_Step(p)))))
+        _tell(sink, Progress(0, None))
+        return _Done(run(job, lambda progress: _tell(sink, progress)))
     except Unsound as found:
         return Failure("unsound", str(found), found.laws, found.constants)
     except MemoryError:
@@ -286,6 +294,10 @@ def _answer(job: Job, sink: IO[bytes]) -> _Frame:
         raise
     except BaseException as error:  # egglog's PanicException is no Exception
         return Failure("error", f"{type(error).__name__}: {error}")
+
+
+def _tell(sink: IO[bytes], progress: Progress) -> None:
+    _write(sink, msgspec.msgpack.encode(_Step(progress)))
 
 
 def _limit(job: Job) -> None:

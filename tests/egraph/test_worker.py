@@ -26,10 +26,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def exploding(terms: int = 24) -> tuple[Output, ...]:
-    """A long product: associativity and commutativity have no end of ways to write it."""
+    """A long product, of which parts may leave the sum around it: associativity and commutativity
+    have no end of ways to write it."""
     term: Term = load("x0", N, C)
     for i in range(1, terms):
-        term = mul(term, load(f"x{i}", N, C))
+        term = mul(term, load(f"x{i}", *((N, C), (N,), (C,))[i % 3]))
     return output("o", total(C, term), N)
 
 
