@@ -15,6 +15,7 @@ from dataclasses import dataclass
 __all__ = [
     "ALIGNMENT",
     "CONSUMER_REGISTERS",
+    "LAUNCHED",
     "SHARED_LIMIT",
     "SPARE_REGISTERS",
     "STAGING_BYTES",
@@ -25,6 +26,7 @@ SHARED_LIMIT = 232448
 ALIGNMENT = 1024
 STAGING_BYTES = 16384
 SPARE_REGISTERS = 28
+LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
 # consumers -> registers of the producer's threads and of theirs (None: what a launch gives). Fewer
 # than 40 for the producer spill where its loop has bounds.
 CONSUMER_REGISTERS: dict[int, tuple[int, int] | None] = {1: None, 2: (40, 232), 3: (32, 160)}

@@ -43,7 +43,7 @@ from nautile.codegen.sm90.memory import (
     WaitFull,
     WaitGroup,
 )
-from nautile.codegen.sm90.options import CONSUMER_REGISTERS, SPARE_REGISTERS, Options
+from nautile.codegen.sm90.options import CONSUMER_REGISTERS, LAUNCHED, SPARE_REGISTERS, Options
 from nautile.codegen.sm90.rings import Placement, place
 from nautile.codegen.sm90.streams import (
     Batch,
@@ -156,6 +156,9 @@ class _Planner:
     def _registers(self) -> tuple[int, int] | None:
         given = CONSUMER_REGISTERS[self.geometry.consumers]
         held = self.values.registers() * self.geometry.fragments
+        widest = max(a.registers for a in self.values.accumulators)
+        if self.geometry.consumers == 3 and widest >= LAUNCHED:
+            raise CapacityError(f"{widest} accumulators of one product, for three warpgroups")
         if held + SPARE_REGISTERS > (given[1] if given else 255):
             raise CapacityError(f"{held} registers of accumulators a thread")
         return given
@@ -290,8 +293,8 @@ class _Planner:
         settles = self._settles(nest)
         return [
             *self._clears(nest), *_begins(issue1), stream, *early_done,
-            *take1, Fence(), *issue1, CommitGroup(), *settles, WaitGroup(0, held1), *free1,
-            *late_done,
+            *take1, Fence(), *issue1, CommitGroup(), *settles, WaitGroup(0, (*held1, *packed)),
+            *free1, *late_done,
         ]  # fmt: skip
 
     def _partial_first(self, nest: Nest) -> bool:

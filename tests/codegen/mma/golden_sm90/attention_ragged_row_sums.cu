@@ -1,0 +1,490 @@
+// kernel
+// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 58464 bytes shared
+//   registers: producer 32, consumers 160
+//   ring Q: 1 x 24576 bytes at 0
+//     qt[q, d]: 192 x 64 bf16 at 0, 1 panels of 128 bytes; Q at (d, q, h)
+//   ring K: 2 x 8192 bytes at 24576
+//     kt[t, d]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; K at (d, t, h)
+//   ring V: 2 x 8192 bytes at 40960
+//     vt[t, e]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; V at (e, t, h)
+//   registers s: 32 x 1 a thread: s, x, p
+//   registers o: 32 x 1 a thread: o, y
+//   role producer
+//     for each tile, static
+//       wait empty Q
+//       fill Q
+//       advance Q
+//       for each block of t from the last down
+//         wait empty K
+//         fill K
+//         advance K
+//         wait empty V
+//         fill V
+//         advance V
+//   role consumer
+//     pair start
+//     for each tile, static
+//       wait full Q
+//       clear mu to -inf
+//       clear l to 0.0
+//       begin o
+//       for the first block of t
+//         wait full K
+//         fence
+//         issue s (fresh) += qt x kt over 64 of d, 64 columns of bf16, left in shared memory
+//         commit group
+//         wait group 0: s
+//         release K
+//         advance K
+//         keep mu_before <- mu
+//         mask x past the extent: -inf
+//         fold mu <- max of x, carried settled
+//         pointwise r
+//         pointwise p
+//         mask p past the extent: 0.0
+//         fold l <- sum of p, carried per thread
+//         mask p past the extent: 0.0
+//         pack p_bf16 <- p as bf16
+//       for each other block of t from the last down
+//         wait full K
+//         pair sync
+//         fence
+//         issue s (fresh) += qt x kt over 64 of d, 64 columns of bf16, left in shared memory
+//         commit group
+//         wait full V
+//         issue o (begun) += p_bf16 x vt over 64 of t, 64 columns of bf16, left in registers
+//         commit group
+//         pair arrive
+//         wait group 1: s
+//         release K
+//         advance K
+//         keep mu_before <- mu
+//         fold mu <- max of x, carried settled
+//         pointwise r
+//         pointwise p
+//         fold l <- sum of p, carried per thread
+//         pin l
+//         wait group 0: o, s, p_bf16
+//         release V
+//         advance V
+//         rescale o by r
+//         pack p_bf16 <- p as bf16
+//       release Q
+//       advance Q
+//       wait full V
+//       fence
+//       issue o (begun) += p_bf16 x vt over 64 of t, 64 columns of bf16, left in registers
+//       commit group
+//       settle l by sum
+//       wait group 0: o, p_bf16
+//       release V
+//       advance V
+//       pointwise y
+//       store O <- y
+//       pointwise lse
+//       store L <- lse
+extern "C" __global__ void __launch_bounds__(512, 1)
+k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, float* __restrict__ g_0_O, float* __restrict__ g_1_L) {
+  extern __shared__ unsigned char memory[];
+  const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
+  const nt_u32 in_Q = shared + 0;  // 1 x 24576 bytes: qt
+  const nt_u32 full_Q = shared + 57344;
+  const nt_u32 empty_Q = shared + 57352;
+  const nt_u32 in_K = shared + 24576;  // 2 x 8192 bytes: kt
+  const nt_u32 full_K = shared + 57360;
+  const nt_u32 empty_K = shared + 57376;
+  const nt_u32 in_V = shared + 40960;  // 2 x 8192 bytes: vt
+  const nt_u32 full_V = shared + 57392;
+  const nt_u32 empty_V = shared + 57408;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  const int warpgroup = nt_uniform(threadIdx.x >> 7);
+  if (threadIdx.x == 0) {
+    nt_map_prefetch(&map_Q);
+    nt_map_prefetch(&map_K);
+    nt_map_prefetch(&map_V);
+    nt_barrier_init(full_Q, 1);
+    nt_barrier_init(empty_Q, 12);
+    for (int i = 0; i < 2; i++) {
+      nt_barrier_init(full_K + 8 * i, 1);
+      nt_barrier_init(empty_K + 8 * i, 12);
+    }
+    for (int i = 0; i < 2; i++) {
+      nt_barrier_init(full_V + 8 * i, 1);
+      nt_barrier_init(empty_V + 8 * i, 12);
+    }
+    nt_barrier_init_done();
+  }
+  __syncthreads();
+  if (warpgroup == 0) {
+    nt_give_registers<32>();
+    if (threadIdx.x == 0) {
+      nt_u32 parity_Q = 1;
+      int slot_K = 0; nt_u32 parity_K = 1;
+      int slot_V = 0; nt_u32 parity_V = 1;
+      for (int number = blockIdx.x; number < 48; number += gridDim.x) {
+        const int band = number / 48, in_band = number % 48;
+        const int high = 8;
+        const int z = band * 8 + in_band % high, tile_row = in_band / high;
+        const int o1_q = tile_row * 192;
+        const int o0_h = z;
+        nt_barrier_wait(empty_Q, parity_Q);
+        nt_barrier_expect(full_Q, 24576);
+        nt_tma_load_3d(in_Q, &map_Q, full_Q, 0, o1_q, o0_h);
+        parity_Q ^= 1;
+        {  // blocks of t
+          const int first_t = 0;
+          const int stop_t = 16;
+          #pragma unroll 1
+          for (int block_t = stop_t - 1; block_t >= first_t; block_t--) {
+            const int o2_t = block_t * 64;
+            nt_barrier_wait(empty_K + 8 * slot_K, parity_K);
+            nt_barrier_expect(full_K + 8 * slot_K, 8192);
+            nt_tma_load_3d(in_K + slot_K * 8192, &map_K, full_K + 8 * slot_K, 0, o2_t, o0_h);
+            if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+            nt_barrier_wait(empty_V + 8 * slot_V, parity_V);
+            nt_barrier_expect(full_V + 8 * slot_V, 8192);
+            nt_tma_load_3d(in_V + slot_V * 8192, &map_V, full_V + 8 * slot_V, 0, o2_t, o0_h);
+            if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+          }
+        }
+      }
+    }
+  } else {
+    nt_take_registers<160>();
+    const int w = warpgroup - 1;
+    const int lane_column = (lane & 3) * 2;
+    float t_s[32];  // x, p
+    float t_o[32];  // y
+    nt_u32 t_p_bf16[16];
+    float t_mu[2];
+    float t_mu_before[2];
+    float t_r[2];
+    float t_l[2];
+    float t_lse[2];
+    nt_u32 parity_Q = 0;
+    int slot_K = 0; nt_u32 parity_K = 0;
+    int slot_V = 0; nt_u32 parity_V = 0;
+    if (w == 2) nt_named_arrive(4, 256);
+    for (int number = blockIdx.x; number < 48; number += gridDim.x) {
+      const int band = number / 48, in_band = number % 48;
+      const int high = 8;
+      const int z = band * 8 + in_band % high, tile_row = in_band / high;
+      const int o1_q = tile_row * 192;
+      const int o0_h = z;
+      const int row0 = o1_q + w * 64 + (warp & 3) * 16 + (lane >> 2);
+      nt_barrier_wait(full_Q, parity_Q);
+      #pragma unroll
+      for (int e = 0; e < 2; e++) {
+        t_mu[e] = -nt_inf();
+      }
+      #pragma unroll
+      for (int e = 0; e < 2; e++) {
+        t_l[e] = 0.0f;
+      }
+      int keep_o = 0;
+      {  // blocks of t
+        const int first_t = 0;
+        const int stop_t = 16;
+        {
+          const int block_t = stop_t - 1;
+          const int o2_t = block_t * 64;
+          nt_barrier_wait(full_K + 8 * slot_K, parity_K);
+          nt_wgmma_fence();
+          {
+            const nt_u64 left = nt_descriptor<128>(in_Q + w * 8192);
+            const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
+            #pragma unroll
+            for (int k = 0; k < 4; k++) {
+              nt_wgmma_ss_n64_bf16(t_s, left + k * 2, right + k * 2, k != 0);
+            }
+          }
+          nt_wgmma_commit();
+          nt_wgmma_wait0_f32(t_s);
+          if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
+          if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            t_mu_before[e] = t_mu[e];
+          }
+          if (o2_t + 64 > 1000) {  // the ragged block
+            {
+              #pragma unroll
+              for (int j = 0; j < 8; j++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                  #pragma unroll
+                  for (int q = 0; q < 2; q++) {
+                    const int p_col = o2_t + lane_column + j * 8 + q;
+                    if (p_col >= 1000) t_s[4 * j + 2 * e + q] = -nt_inf();
+                  }
+                }
+              }
+            }
+          }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float v = nt_max(t_s[0 + 2 * e], t_s[0 + 2 * e + 1]);
+            #pragma unroll
+            for (int j = 1; j < 8; j++) {
+              v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
+            }
+            v = nt_max(v, nt_shuffle_xor(v, 1));
+            v = nt_max(v, nt_shuffle_xor(v, 2));
+            t_mu[e] = nt_max(t_mu[e], v);
+          }
+          {
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+              t_r[e] = (nt_ex2(((t_mu_before[e] * 0.18033688f) - (t_mu[e] * 0.18033688f))));
+            }
+          }
+          {
+            float r0[2];
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+              r0[e] = t_mu[e] * 0.18033688f;
+            }
+            #pragma unroll
+            for (int j = 0; j < 8; j++) {
+              #pragma unroll
+              for (int e = 0; e < 2; e++) {
+                #pragma unroll
+                for (int q = 0; q < 2; q++) {
+                  t_s[4 * j + 2 * e + q] = (nt_ex2(((t_s[4 * j + 2 * e + q] * 0.18033688f) - r0[e])));
+                }
+              }
+            }
+          }
+          if (o2_t + 64 > 1000) {  // the ragged block
+            {
+              #pragma unroll
+              for (int j = 0; j < 8; j++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                  #pragma unroll
+                  for (int q = 0; q < 2; q++) {
+                    const int p_col = o2_t + lane_column + j * 8 + q;
+                    if (p_col >= 1000) t_s[4 * j + 2 * e + q] = 0.0f;
+                  }
+                }
+              }
+            }
+          }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float v = (t_s[0 + 2 * e] + t_s[0 + 2 * e + 1]);
+            #pragma unroll
+            for (int j = 1; j < 8; j++) {
+              v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
+            }
+            t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
+          }
+          if (o2_t + 64 > 1000) {  // the ragged block
+            {
+              #pragma unroll
+              for (int j = 0; j < 8; j++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                  #pragma unroll
+                  for (int q = 0; q < 2; q++) {
+                    const int p_col = o2_t + lane_column + j * 8 + q;
+                    if (p_col >= 1000) t_s[4 * j + 2 * e + q] = 0.0f;
+                  }
+                }
+              }
+            }
+          }
+          #pragma unroll
+          for (int i = 0; i < 16; i++) {
+            t_p_bf16[i] = nt_bf16x2_of_f32(t_s[2 * i], t_s[2 * i + 1]);
+          }
+        }
+        #pragma unroll 1
+        for (int block_t = stop_t - 2; block_t >= first_t; block_t--) {
+          const int o2_t = block_t * 64;
+          nt_barrier_wait(full_K + 8 * slot_K, parity_K);
+          nt_named_sync(4 + w, 256);
+          nt_wgmma_fence();
+          {
+            const nt_u64 left = nt_descriptor<128>(in_Q + w * 8192);
+            const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
+            #pragma unroll
+            for (int k = 0; k < 4; k++) {
+              nt_wgmma_ss_n64_bf16(t_s, left + k * 2, right + k * 2, k != 0);
+            }
+          }
+          nt_wgmma_commit();
+          nt_barrier_wait(full_V + 8 * slot_V, parity_V);
+          {
+            const nt_u64 right = nt_descriptor<128>(in_V + slot_V * 8192);
+            #pragma unroll
+            for (int k = 0; k < 4; k++) {
+              nt_wgmma_rs_n64_bf16_n(t_o, t_p_bf16[4 * k], t_p_bf16[4 * k + 1], t_p_bf16[4 * k + 2], t_p_bf16[4 * k + 3], right + k * 128, (k != 0) | keep_o);
+            }
+          }
+          keep_o = 1;
+          nt_wgmma_commit();
+          nt_named_arrive(4 + (w == 2 ? 0 : w + 1), 256);
+          nt_wgmma_wait1_f32(t_s);
+          if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
+          if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            t_mu_before[e] = t_mu[e];
+          }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float v = nt_max(t_s[0 + 2 * e], t_s[0 + 2 * e + 1]);
+            #pragma unroll
+            for (int j = 1; j < 8; j++) {
+              v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
+            }
+            v = nt_max(v, nt_shuffle_xor(v, 1));
+            v = nt_max(v, nt_shuffle_xor(v, 2));
+            t_mu[e] = nt_max(t_mu[e], v);
+          }
+          {
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+              t_r[e] = (nt_ex2(((t_mu_before[e] * 0.18033688f) - (t_mu[e] * 0.18033688f))));
+            }
+          }
+          {
+            float r1[2];
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+              r1[e] = t_mu[e] * 0.18033688f;
+            }
+            #pragma unroll
+            for (int j = 0; j < 8; j++) {
+              #pragma unroll
+              for (int e = 0; e < 2; e++) {
+                #pragma unroll
+                for (int q = 0; q < 2; q++) {
+                  t_s[4 * j + 2 * e + q] = (nt_ex2(((t_s[4 * j + 2 * e + q] * 0.18033688f) - r1[e])));
+                }
+              }
+            }
+          }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float v = (t_s[0 + 2 * e] + t_s[0 + 2 * e + 1]);
+            #pragma unroll
+            for (int j = 1; j < 8; j++) {
+              v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
+            }
+            t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
+          }
+          nt_pin(shared + 57428, t_l[0] + t_l[1]);
+          nt_wgmma_wait0_f32_f32_r16(t_o, t_s, t_p_bf16);
+          if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
+          if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+          {
+            bool moved = false, dropped = false;
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+              moved |= !(t_r[e] == 1.0f);
+              dropped |= t_r[e] == 0.0f;
+            }
+            if (nt_any(dropped)) {
+              #pragma unroll
+              for (int j = 0; j < 8; j++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                  #pragma unroll
+                  for (int q = 0; q < 2; q++) t_o[4 * j + 2 * e + q] = nt_repair(t_o[4 * j + 2 * e + q], t_r[e]);
+                }
+              }
+            } else if (nt_any(moved)) {
+              #pragma unroll
+              for (int j = 0; j < 8; j++) {
+                #pragma unroll
+                for (int e = 0; e < 2; e++) {
+                  #pragma unroll
+                  for (int q = 0; q < 2; q++) t_o[4 * j + 2 * e + q] *= t_r[e];
+                }
+              }
+            }
+          }
+          #pragma unroll
+          for (int i = 0; i < 16; i++) {
+            t_p_bf16[i] = nt_bf16x2_of_f32(t_s[2 * i], t_s[2 * i + 1]);
+          }
+        }
+      }
+      if (lane == 0) nt_barrier_arrive(empty_Q);
+      parity_Q ^= 1;
+      nt_barrier_wait(full_V + 8 * slot_V, parity_V);
+      nt_wgmma_fence();
+      {
+        const nt_u64 right = nt_descriptor<128>(in_V + slot_V * 8192);
+        #pragma unroll
+        for (int k = 0; k < 4; k++) {
+          nt_wgmma_rs_n64_bf16_n(t_o, t_p_bf16[4 * k], t_p_bf16[4 * k + 1], t_p_bf16[4 * k + 2], t_p_bf16[4 * k + 3], right + k * 128, (k != 0) | keep_o);
+        }
+      }
+      keep_o = 1;
+      nt_wgmma_commit();
+      #pragma unroll
+      for (int e = 0; e < 2; e++) {
+        t_l[e] = t_l[e] + nt_shuffle_xor(t_l[e], 1);
+        t_l[e] = t_l[e] + nt_shuffle_xor(t_l[e], 2);
+      }
+      nt_wgmma_wait0_f32_r16(t_o, t_p_bf16);
+      if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
+      if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+      {
+        float r2[2];
+        #pragma unroll
+        for (int e = 0; e < 2; e++) {
+          r2[e] = 1.0f / t_l[e];
+        }
+        #pragma unroll
+        for (int j = 0; j < 8; j++) {
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            #pragma unroll
+            for (int q = 0; q < 2; q++) {
+              t_o[4 * j + 2 * e + q] = (t_o[4 * j + 2 * e + q] * r2[e]);
+            }
+          }
+        }
+      }
+      {
+        const int u0 = o0_h * 64000;
+        int r3[2];
+        #pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const int p_row = row0 + e * 8;
+          r3[e] = (p_row * 64) + u0;
+        }
+        #pragma unroll
+        for (int j = 0; j < 8; j++) {
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            const int p_row = row0 + e * 8;
+            #pragma unroll
+            for (int q = 0; q < 2; q++) {
+              const int p_col = 0 + lane_column + j * 8 + q;
+              if (q == 0 && p_row < 1000) *(float2*)(g_0_O + (p_col + r3[e])) = make_float2(t_o[4 * j + 2 * e + 0], t_o[4 * j + 2 * e + 1]);
+            }
+          }
+        }
+      }
+      {
+        #pragma unroll
+        for (int e = 0; e < 2; e++) {
+          t_lse[e] = ((t_mu[e] * 0.125f) + (logf(t_l[e])));
+        }
+      }
+      {
+        const int u1 = o0_h * 1000;
+        #pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const int p_row = row0 + e * 8;
+          if ((lane & 3) == 0 && p_row < 1000) g_1_L[(p_row + u1)] = t_lse[e];
+        }
+      }
+    }
+  }
+}

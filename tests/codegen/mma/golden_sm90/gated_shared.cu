@@ -1,0 +1,155 @@
+// kernel
+// memory program gated: 2 consumer warpgroups share a tile of 128 rows of m; 230480 bytes shared
+//   registers: producer 40, consumers 232
+//   ring A_B1_B2: 4 x 49152 bytes at 0
+//     a[m, k]: 128 x 64 bf16 at 0, 1 panels of 128 bytes; A at (k, m)
+//     b1[n, k]: 128 x 64 bf16 at 16384, 1 panels of 128 bytes; B1 at (k, n)
+//     b2[n, k]: 128 x 64 bf16 at 32768, 1 panels of 128 bytes; B2 at (k, n)
+//   registers acc_B1: 128 x 1 a thread: acc_B1, acc_B2 from 64
+//   role producer
+//     for each tile, static
+//       for each block of k from the last down
+//         wait empty A_B1_B2
+//         fill A_B1_B2
+//         advance A_B1_B2
+//   role consumer
+//     for each tile, static
+//       begin acc_B1
+//       for each block of k from the last down
+//         wait full A_B1_B2
+//         fence
+//         issue acc_B1 (begun) += a x b1 | b2 over 64 of k, 256 columns of bf16, left in shared memory
+//         commit group
+//         wait group 1: acc_B1
+//         release A_B1_B2 of 1 block before
+//         advance A_B1_B2
+//       wait group 0: acc_B1
+//       release A_B1_B2 of 1 block before
+//       store tile C <- ((acc_B1 * sigmoid(acc_B1)) * acc_B2)
+extern "C" __global__ void __launch_bounds__(384, 1)
+k_gated(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_B1, const __grid_constant__ nt_map map_B2, const __grid_constant__ nt_map map_C) {
+  extern __shared__ unsigned char memory[];
+  const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
+  const nt_u32 in_A_B1_B2 = shared + 0;  // 4 x 49152 bytes: a, b1, b2
+  const nt_u32 full_A_B1_B2 = shared + 229376;
+  const nt_u32 empty_A_B1_B2 = shared + 229408;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  const int warpgroup = nt_uniform(threadIdx.x >> 7);
+  if (threadIdx.x == 0) {
+    nt_map_prefetch(&map_A);
+    nt_map_prefetch(&map_B1);
+    nt_map_prefetch(&map_B2);
+    nt_map_prefetch(&map_C);
+    for (int i = 0; i < 4; i++) {
+      nt_barrier_init(full_A_B1_B2 + 8 * i, 1);
+      nt_barrier_init(empty_A_B1_B2 + 8 * i, 8);
+    }
+    nt_barrier_init_done();
+  }
+  __syncthreads();
+  if (warpgroup == 0) {
+    nt_give_registers<40>();
+    if (threadIdx.x == 0) {
+      int slot_A_B1_B2 = 0; nt_u32 parity_A_B1_B2 = 1;
+      for (int number = blockIdx.x; number < 64; number += gridDim.x) {
+        const int inner = number % 64;
+        const int band = inner / 64, in_band = inner % 64;
+        const int high = 8;
+        const int tile_row = band * 8 + in_band % high, tile_column = in_band / high;
+        const int o0_m = tile_row * 128;
+        const int o1_n = tile_column * 128;
+        {  // blocks of k
+          const int first_k = 0;
+          const int stop_k = 16;
+          #pragma unroll 1
+          for (int block_k = stop_k - 1; block_k >= first_k; block_k--) {
+            const int o2_k = block_k * 64;
+            nt_barrier_wait(empty_A_B1_B2 + 8 * slot_A_B1_B2, parity_A_B1_B2);
+            nt_barrier_expect(full_A_B1_B2 + 8 * slot_A_B1_B2, 49152);
+            nt_tma_load_2d(in_A_B1_B2 + slot_A_B1_B2 * 49152, &map_A, full_A_B1_B2 + 8 * slot_A_B1_B2, o2_k, o0_m);
+            nt_tma_load_2d(in_A_B1_B2 + slot_A_B1_B2 * 49152 + 16384, &map_B1, full_A_B1_B2 + 8 * slot_A_B1_B2, o2_k, o1_n);
+            nt_tma_load_2d(in_A_B1_B2 + slot_A_B1_B2 * 49152 + 32768, &map_B2, full_A_B1_B2 + 8 * slot_A_B1_B2, o2_k, o1_n);
+            if (++slot_A_B1_B2 == 4) { slot_A_B1_B2 = 0; parity_A_B1_B2 ^= 1; }
+          }
+        }
+      }
+    }
+  } else {
+    nt_take_registers<232>();
+    const int w = warpgroup - 1;
+    float t_acc_B1[128];  // acc_B2
+    int slot_A_B1_B2 = 0; nt_u32 parity_A_B1_B2 = 0;
+    for (int number = blockIdx.x; number < 64; number += gridDim.x) {
+      const int inner = number % 64;
+      const int band = inner / 64, in_band = inner % 64;
+      const int high = 8;
+      const int tile_row = band * 8 + in_band % high, tile_column = in_band / high;
+      const int o0_m = tile_row * 128;
+      const int o1_n = tile_column * 128;
+      int keep_acc_B1 = 0;
+      {  // blocks of k
+        const int first_k = 0;
+        const int stop_k = 16;
+        #pragma unroll 1
+        for (int block_k = stop_k - 1; block_k >= first_k; block_k--) {
+          nt_barrier_wait(full_A_B1_B2 + 8 * slot_A_B1_B2, parity_A_B1_B2);
+          nt_wgmma_fence();
+          {
+            const nt_u64 left = nt_descriptor<128>(in_A_B1_B2 + slot_A_B1_B2 * 49152 + w * 8192);
+            const nt_u64 right = nt_descriptor<128>(in_A_B1_B2 + slot_A_B1_B2 * 49152 + 16384);
+            #pragma unroll
+            for (int k = 0; k < 4; k++) {
+              nt_wgmma_ss_n256_bf16(t_acc_B1, left + k * 2, right + k * 2, (k != 0) | keep_acc_B1);
+            }
+          }
+          keep_acc_B1 = 1;
+          nt_wgmma_commit();
+          nt_wgmma_wait1_f128(t_acc_B1);
+          if (lane == 0 && block_k != stop_k - 1) nt_barrier_arrive(empty_A_B1_B2 + 8 * (slot_A_B1_B2 == 0 ? 3 : slot_A_B1_B2 - 1));
+          if (++slot_A_B1_B2 == 4) { slot_A_B1_B2 = 0; parity_A_B1_B2 ^= 1; }
+        }
+      }
+      nt_wgmma_wait0_f128(t_acc_B1);
+      if (lane == 0) nt_barrier_arrive(empty_A_B1_B2 + 8 * (slot_A_B1_B2 == 0 ? 3 : slot_A_B1_B2 - 1));
+      {
+        const nt_u32 staging = shared + 196608 + w * 16384;
+        const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);
+        #pragma unroll
+        for (int panel = 0; panel < 2; panel++) {
+          const nt_u32 to = staging + (panel & 1) * 8192;
+          if ((threadIdx.x & 127) == 0) {
+            if (panel > 0) nt_bulk_wait_read<1>(); else nt_bulk_wait_read<0>();
+          }
+          nt_named_sync(1 + w, 128);
+          #pragma unroll
+          for (int part = 0; part < 4; part++) {
+            float v[8];
+            #pragma unroll
+            for (int half = 0; half < 2; half++) {
+              const int j = panel * 8 + part * 2 + half;
+              #pragma unroll
+              for (int e = 0; e < 2; e++) {
+                #pragma unroll
+                for (int q = 0; q < 2; q++) {
+                  v[4 * half + 2 * e + q] = ((t_acc_B1[4 * j + 2 * e + q] * (nt_sigmoid_fast(t_acc_B1[4 * j + 2 * e + q]))) * t_acc_B1[64 + 4 * j + 2 * e + q]);
+                }
+              }
+            }
+            nt_put_fragments(to + put_row * 128 + (((part * 2 + (lane >> 4)) ^ (put_row & 7)) << 4),
+                nt_bf16x2_of_f32(v[0], v[1]),
+                nt_bf16x2_of_f32(v[2], v[3]),
+                nt_bf16x2_of_f32(v[4], v[5]),
+                nt_bf16x2_of_f32(v[6], v[7]));
+          }
+          nt_async_fence();
+          nt_named_sync(1 + w, 128);
+          if ((threadIdx.x & 127) == 0) {
+            nt_tma_store_2d(&map_C, to, o1_n + panel * 64, o0_m + w * 64);
+            nt_bulk_commit();
+          }
+        }
+      }
+    }
+    if ((threadIdx.x & 127) == 0) nt_bulk_wait<0>();
+  }
+}

@@ -1,0 +1,90 @@
+"""The text of each kind of Hopper kernel, kept: `pytest --update-golden` rewrites it. And what this
+emitter leaves to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import programs as P
+import pytest
+
+from nautile.codegen.sm90.emit import CAPACITY, emit_hopper, emit_hopper_variants, memory_program
+from nautile.codegen.sm90.kernel import BODY
+from nautile.codegen.sm90.options import Options
+from nautile.codegen.sm90.text import show_memory
+from nautile.codegen.tile import TileProgram
+from nautile.errors import LoweringError
+
+GOLDEN = Path(__file__).parent / "golden_sm90"
+Make = Callable[[], TileProgram]
+KEPT: dict[str, tuple[Make, dict[str, Any]]] = {
+    "gemm_turns": (lambda: P.gemm(4096, 4096, 4096, bias=True, epilogue=P.gelu), {}),
+    "gated_shared": (lambda: P.gated(1000, 1000, 1000, (128, 128, 64)), {}),
+    "attention_causal": (
+        lambda: P.attention(4096, 4096, 128, 0, 32, 4, (128, 128), mask=P.causal),
+        {},
+    ),
+    "attention_ragged_row_sums": (
+        lambda: P.attention(1000, 1000, 64, 0, 8, tile=(192, 64), logsumexp=True, out="f32"),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_cuda_text(name: str, request: pytest.FixtureRequest) -> None:
+    make, given = KEPT[name]
+    text = emit_hopper(make(), Options(**given)).text
+    text = text[text.index(BODY) :]
+    path = GOLDEN / f"{name}.cu"
+    if request.config.getoption("--update-golden", default=False):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_text_is_the_same_from_run_to_run() -> None:
+    make, _ = KEPT["attention_causal"]
+    assert emit_hopper(make()) == emit_hopper(make())
+    shown = show_memory(memory_program(make()))
+    assert all(f"// {line}" in emit_hopper(make()).text for line in shown.splitlines())
+
+
+def test_no_two_variants_are_the_same() -> None:
+    made = list(emit_hopper_variants(P.attention(1024, 1024, 128, tile=(128, 64), mask=P.causal)))
+    assert len(made) > 1
+    assert len({k.text for k in made}) == len(made)
+
+
+REFUSED: dict[str, tuple[Make, str, str]] = {
+    "few rows": (lambda: P.gemm(64, 64, 64, (32, 64, 64)), "multiple of 64", CAPACITY),
+    "odd strides": (lambda: P.gemm(128, 128, 132), "aligned to 16", "lowering"),
+    "values on their way": (lambda: P.gemm(128, 128, 128, prologue=True), "on its way", "lowering"),
+    "pieces": (
+        lambda: P.gemm(128, 128, 128, dtype="f32", operand="tf32"),
+        "rounded to tf32",
+        "lowering",
+    ),
+    "fp8 across the depth": (
+        lambda: P.gemm(128, 128, 128, layout="mk,kn", dtype="f8e4m3"),
+        "contiguous along the depth",
+        "lowering",
+    ),
+    "computed tf32": (
+        lambda: P.attention(128, 128, 64, tile=(64, 64), dtype="tf32"),
+        "computed operands",
+        "lowering",
+    ),
+    "too wide": (lambda: P.gemm(512, 512, 512, (256, 256, 64)), "registers", CAPACITY),
+    "too deep": (lambda: P.attention(128, 512, 256, tile=(128, 256)), "shared memory", CAPACITY),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_other_emitters_must_take(name: str) -> None:
+    make, reason, code = REFUSED[name]
+    with pytest.raises(LoweringError, match=reason) as caught:
+        emit_hopper(make())
+    assert caught.value.code == code
