@@ -9,13 +9,12 @@ the next-best schedule of the same kernel.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
-from itertools import chain, islice
-from typing import TYPE_CHECKING
+from itertools import chain, count, islice
+from typing import TYPE_CHECKING, TypeVar
 
 from nautile.built import Built, Implementation, Step
 from nautile.errors import CompileError, LoweringError
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Compiler", "architectures", "build", "compile_built"]
 
+T = TypeVar("T")
 HOPPER = ("sm_90", "sm_90a")
 PORTABLE, WARPGROUPS = "portable", "wgmma"  # paths of extract/
 _SCHEDULES = 8  # of a kernel that are tried, at most, where not more are asked for
@@ -50,10 +50,79 @@ def build(kernel: Kernel, options: Options) -> Built:
     """The kernel on the first schedule whose tiles fit, with the best implementation for the
     target's own architecture if there is one, and as many others as the options ask for. Raises
     LoweringError where nothing covers it."""
-    own = tuple(islice(ways(kernel, options), options.candidates))
-    made = replace(_portable(kernel, options), better=own)
-    wanted = options.candidates - len(own) - 1
-    return replace(made, spare=tuple(islice(_others(made, options), max(0, wanted))))
+    better = tuple(islice(ways(kernel, options), options.candidates))
+    made = replace(_portable(kernel, options), better=better)
+    wanted = options.candidates - len(better) - 1
+    others = _diagonal([_slower(kernel, options), _others(made, options)]) if wanted > 0 else ()
+    return replace(made, spare=tuple(islice(others, wanted)) if wanted > 0 else ())
+
+
+def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
+    """Implementations for the target's own architecture that should be faster than the portable
+    one, the best first; none where there is no emitter for it, or where it takes no schedule of the
+    kernel."""
+    return _diagonal(_own(c, options) for c in _candidates(kernel, options) if _pays(c, kernel))
+
+
+def _slower(kernel: Kernel, options: Options) -> Iterator[Implementation]:
+    """Those that should not be faster: a measurement may know better."""
+    return _diagonal(_own(c, options) for c in _candidates(kernel, options) if not _pays(c, kernel))
+
+
+def _candidates(kernel: Kernel, options: Options) -> Iterator[Kernel]:
+    """Schedules for which the target's own architecture has an emitter, the best first."""
+    from nautile.codegen.compile import architecture_of
+
+    if architecture_of(options.target) not in HOPPER:
+        return
+    if kernel.path == PORTABLE:
+        yield kernel
+    yield from schedules(kernel, options, replace(_device(options), path=WARPGROUPS), WARPGROUPS)
+
+
+def _pays(candidate: Kernel, kernel: Kernel) -> bool:
+    """Whether a schedule for the target's own architecture is faster than the chosen one, or is
+    the chosen one, or the chosen one is of that kind itself."""
+    faster = candidate.prediction.seconds < kernel.prediction.seconds
+    return candidate is kernel or kernel.path == WARPGROUPS or faster
+
+
+def _own(kernel: Kernel, options: Options) -> Iterator[Implementation]:
+    """One schedule in every variant of its kernels, one kernel for each part: by warpgroups, or of
+    rows that are too long for one block, shared by the blocks of clusters; none elsewhere."""
+    try:
+        tiles = _tiles(kernel, options)
+        rows = zip(*(_emitted(program, kernel.path) for program in tiles), strict=False)
+        for number, made in enumerate(rows):
+            steps = (Step((t,), cuda) for t, cuda in zip(tiles, made, strict=True))
+            yield Implementation(kernel, tuple(steps), number)
+    except LoweringError:
+        return
+
+
+def _emitted(program: TileProgram, path: str) -> Iterable[CudaKernel]:
+    """Kernels of one tile program, the best first. Raises LoweringError for none."""
+    from nautile.codegen.emit import emit_cluster_variants
+    from nautile.codegen.sm90.emit import emit_hopper_variants
+
+    return emit_hopper_variants(program) if path == WARPGROUPS else emit_cluster_variants(program)
+
+
+def _diagonal(rows: Iterable[Iterator[T]]) -> Iterator[T]:
+    """The firsts of all rows, seconds between them: of row r, element n comes at about r + 2 n. A
+    row is not looked at before its turn."""
+    waiting, left = iter(rows), []
+    for turn in count():
+        row = next(waiting, None)
+        left += [(turn, row)] if row is not None else []
+        if not left and row is None:
+            return
+        for start, known in list(left):
+            if (turn - start) % 2 == 0:
+                try:
+                    yield next(known)
+                except StopIteration:
+                    left.remove((start, known))
 
 
 def _others(built: Built, options: Options) -> Iterator[Implementation]:
@@ -67,64 +136,11 @@ def _others(built: Built, options: Options) -> Iterator[Implementation]:
                 yield Implementation(candidate, (Step(made.tiles, made.cuda),))
 
 
-def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
-    """Implementations for the target's own architecture, the best first; none where there is no
-    emitter for it, or where it takes no schedule of the kernel."""
-    from nautile.codegen.compile import architecture_of
-
-    if architecture_of(options.target) not in HOPPER:
-        return
-    if kernel.path == PORTABLE:
-        yield from _clusters(kernel, options)
-    device = replace(_device(options), path=WARPGROUPS)
-    for candidate in schedules(kernel, options, device, WARPGROUPS):
-        if kernel.path != WARPGROUPS and not _pays(candidate, kernel):
-            return
-        try:
-            tiles = _tiles(candidate, options)
-            rows = [_variants(program) for program in tiles]
-        except LoweringError:
-            continue
-        yield from _implementations(candidate, tiles, rows)
-
-
-def _clusters(kernel: Kernel, options: Options) -> Iterator[Implementation]:
-    """Rows too long for one block, shared by the blocks of clusters."""
-    from nautile.codegen.emit import emit_cluster_variants
-
-    tiles = _tiles(kernel, options)
-    with suppress(LoweringError):
-        yield from _implementations(kernel, tiles, [emit_cluster_variants(t) for t in tiles])
-
-
-def _pays(candidate: Kernel, kernel: Kernel) -> bool:
-    """Whether a schedule for the target's own architecture is faster than the portable one."""
-    return candidate.prediction.seconds < kernel.prediction.seconds
-
-
-def _implementations(
-    kernel: Kernel, tiles: Sequence[TileProgram], rows: Sequence[Sequence[CudaKernel]]
-) -> Iterator[Implementation]:
-    """One schedule in every variant of its kernels, one for each part."""
-    for number in range(max(map(len, rows))):
-        made = zip(tiles, (row[min(number, len(row) - 1)] for row in rows), strict=True)
-        yield Implementation(kernel, tuple(Step((t,), cuda) for t, cuda in made))
-
-
-def _variants(program: TileProgram) -> list[CudaKernel]:
-    """Kernels of one tile program for sm_90a, the best first. Raises LoweringError for none."""
-    try:
-        emit = import_module("nautile.codegen.sm90.emit")
-    except ImportError:
-        raise LoweringError(f"{program.name}: no emitter for sm_90a") from None
-    several = getattr(emit, "emit_hopper_variants", None)
-    return list(islice(several(program), _TRIES)) if several else [emit.emit_hopper(program)]
-
-
 def _portable(kernel: Kernel, options: Options) -> Built:
     """The kernel for every architecture; without the tensor cores where no schedule of those that
-    could have them fits."""
+    could have them fits. Tiles that were chosen for another path are tried last."""
     found = list(schedules(kernel, options, _device(options), PORTABLE))
+    found += [kernel] if kernel.path != PORTABLE else []
     try:
         return _first(found, _maker(options, fitting=True))
     except LoweringError:

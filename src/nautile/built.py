@@ -37,10 +37,12 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Implementation:
     """One way to do a launch's work: a schedule of the kernel, and the CUDA kernels of it, which
-    run one after the other."""
+    run one after the other. Several implementations may share a schedule: their `variant` counts
+    what the tile program leaves open, like the order of the blocks."""
 
     kernel: Kernel
     steps: tuple[Step, ...]
+    variant: int = 0
 
     @property
     def tiles(self) -> tuple[TileProgram, ...]:
@@ -60,7 +62,8 @@ class Implementation:
             f"{math.prod(s.cuda.grid)} blocks of {s.cuda.threads} threads" for s in self.steps
         )
         named = " ".join(f"{a}={t}" for a, t in tiles.items())
-        return f"{self.architecture}, tiles {named}, {' then '.join(shapes)}"
+        other = f", variant {self.variant}" if self.variant else ""
+        return f"{self.architecture}, tiles {named}, {' then '.join(shapes)}{other}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,12 +206,21 @@ def test_source_for_an_architecture_of_its_own(tmp_path: Path, machine: Machine)
     only = hopper_entry()
     own, plain = only.variants[0]
     bare = Variant(((own.kernels[0][0], {}),))
-    entry = replace(only, variants=((bare, plain), only.variants[1]))
-    machine.kernels["scale_tma"] = lambda *_: None
+    sources = Variant(((plain.kernels[0][0], {}),))
+    entry = replace(only, variants=((bare, sources), only.variants[1]))
     path = write_entries(tmp_path / "bundle", [entry], target="h200")
     with pytest.warns(RuntimeWarning, match="driver has no tensor maps"):
         Bundle.load(path).run(given())
     assert machine.loaded[0]["options"] == ("--std=c++17", "-arch=sm_90a")
+
+
+def test_machine_code_comes_before_what_must_be_compiled(tmp_path: Path, machine: Machine) -> None:
+    only = hopper_entry()
+    own, plain = only.variants[0]
+    entry = replace(only, variants=((Variant(((own.kernels[0][0], {}),)), plain), only.variants[1]))
+    Bundle.load(write_entries(tmp_path / "bundle", [entry], target="h200")).run(given())
+    assert launched(machine) == ["scale", "shift"]
+    assert all("path" in how for how in machine.loaded)
 
 
 @pytest.fixture(autouse=True)

@@ -90,12 +90,12 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> list[CudaKernel]:
     """What the emitter of sm_90a gives for every part, whatever it computes."""
     kernels: list[CudaKernel] = []
 
-    def variants(program: TileProgram) -> list[CudaKernel]:
-        if not kernels:
+    def emit(program: TileProgram, path: str) -> list[CudaKernel]:
+        if not kernels or path != "wgmma":
             raise LoweringError("not taken")
         return list(kernels)
 
-    monkeypatch.setattr(building, "_variants", variants)
+    monkeypatch.setattr(building, "_emitted", emit)
     return kernels
 
 
@@ -170,8 +170,11 @@ def test_as_many_candidates_as_asked_for_are_compiled(
 ) -> None:
     emitted += [_own("one"), _own("two"), _own("three")]
     (built,) = optimize(GEMM, Options(compile=True, candidates=3), worker=worker).built
+    first, second, third = built.better
     names = [s.cuda.name for w in built.better for s in w.steps]
-    assert names == ["one", "two", "three"]
+    assert names == ["one", "one", "two"]
+    assert first.kernel == third.kernel != second.kernel
+    assert third.schedule.endswith(", variant 1")
     assert [sorted(s.compiled) for w in built.implementations for s in w.steps] == [["sm_90"]] * 4
     options = Options(target="a100", compile=True, candidates=3)
     (built,) = optimize(GEMM, options, worker=worker).built
@@ -190,8 +193,10 @@ def test_a_refused_candidate_is_left_out(
 
     monkeypatch.setattr(gate, "check", check)
     emitted += [_own("good"), _own("bad"), _own("other")]
-    (built,) = optimize(GEMM, Options(compile=True, candidates=3), worker=worker).built
-    assert [s.cuda.name for w in built.better for s in w.steps] == ["good", "other"]
+    (built,) = optimize(GEMM, Options(compile=True, candidates=6), worker=worker).built
+    names = [s.cuda.name for w in built.better for s in w.steps]
+    assert len(names) == 4  # two of the six are refused
+    assert set(names) == {"good"}
 
 
 def test_too_few_registers_for_an_instruction_are_a_refusal() -> None:

@@ -37,6 +37,7 @@ from nautile.errors import BundleError
 __all__ = ["Entry", "Variant", "entry_of", "variants_of", "write_bundle", "write_entries"]
 
 CERTIFICATE = "certificate.json"
+LOWEST = "sm_80"  # what portable kernels need; others have their architecture in their file's name
 
 
 Coded = tuple[CudaKernel, Mapping[str, Compiled]]
@@ -249,7 +250,7 @@ def _launch(program: str, name: str, variants: Sequence[Variant], files: _Files)
 
 
 def _kernel(kernel: CudaKernel, made: Mapping[str, Compiled], files: _Files) -> Kernel:
-    only = f".{kernel.architecture}" if kernel.architecture[-1] in "af" else ""
+    only = "" if kernel.architecture == LOWEST else f".{kernel.architecture}"
     source = files.add(f"{kernel.name}{only}.cu", kernel.text.encode())
     stem = source.removesuffix(".cu").removesuffix(only)
     return Kernel(

@@ -23,9 +23,11 @@ def first_able(
     order: Sequence[int],
 ) -> tuple[int, T]:
     """The first implementation, in the order given, that the device can run and that `make`
-    succeeds for, by its number. One that should run and does not is told in a warning, unless it
-    is the last: then the error is raised."""
-    for number, last in _with_last(order):
+    succeeds for, by its number; those with machine code for the device come first, as others take
+    seconds to compile. One that should run and does not is told in a warning, unless it is the
+    last: then the error is raised."""
+    ways = launch.implementations
+    for number, last in _with_last(sorted(order, key=lambda n: not coded_for(ways[n], device))):
         way = launch.implementations[number]
         reason = next((r for k in way.kernels if (r := unable(k, device))), None)
         if reason and not last:
