@@ -374,6 +374,7 @@ def _block(
         ctx.emit(f"const int {named(ctx, axis)} = {index} * {tile};")
         rest = f"{rest} / {-(-axis.extent // tile)}"
     b = op.bounds
+    around = ctx.block, ctx.first, ctx.whole
     ctx.block, ctx.first, ctx.whole = block, first, ""
     if b.whole_first is not None or b.whole_stop is not None:
         ctx.whole = "whole"
@@ -381,7 +382,7 @@ def _block(
         tests += [f"{block} < {ctx.integer(b.whole_stop)}"] if b.whole_stop is not None else []
         ctx.emit(f"const bool whole = {' && '.join(tests)};")
     _body(ctx, body)
-    ctx.block = ctx.whole = ""
+    ctx.block, ctx.first, ctx.whole = around
 
 
 def _limits(ctx: Context, op: Stream, first: str, stop: str, blocks: int) -> None:

@@ -49,6 +49,7 @@ from nautile.codegen.sm90.streams import (
     Batch,
     Item,
     Nest,
+    batches,
     heavy_first,
     is_lagged,
     is_skewed,
@@ -59,6 +60,8 @@ from nautile.codegen.sm90.values import IDENTITY, Values
 from nautile.codegen.tile import Bounds, Fold, Map, Write
 
 __all__ = ["plan"]
+
+TURNS = 128 * 128  # elements of a tile that one warpgroup holds
 
 
 def plan(structure: Structure, options: Options) -> RoleProgram:
@@ -118,7 +121,8 @@ class _Planner:
             raise CapacityError(f"{rows} rows of {row} are no multiple of 64")
         alternate = self.options.alternate
         if alternate is None:
-            alternate = rows == 128 and self._alone() is not None and self._columns() <= 128
+            alone = self._alone() is not None
+            alternate = alone and rows in (64, 128) and rows * self._columns() <= TURNS
         if alternate and (self._alone() is None or rows > 128):
             raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
         if alternate:
@@ -130,7 +134,7 @@ class _Planner:
 
     def _alone(self) -> Nest | None:
         """The only loop, where it is a lagged one and no operand stays."""
-        nests = [i for i in self.root.items if isinstance(i, Nest)]
+        nests = self.root.nests
         if len(nests) != 1 or not is_lagged(self.structure, nests[0]) or self.root.batches:
             return None
         moves = (
@@ -150,7 +154,7 @@ class _Planner:
 
     def _stages(self) -> int:
         """The most slots of a ring."""
-        chain = any(b.computed(self.structure) for b in _batches(self.root))
+        chain = any(b.computed(self.structure) for b in batches(self.root))
         return self.options.stages or (2 if chain else 6)
 
     def _registers(self) -> tuple[int, int] | None:
@@ -170,13 +174,19 @@ class _Planner:
         stay = self.placement.stay
         if stay is not None:
             body += [WaitEmpty(stay), Fill(stay), Advance(stay)]
-        for nest in (i for i in self.root.items if isinstance(i, Nest)):
-            fills: list[Operation] = []
-            for ring in self._rings(nest):
-                fills += [WaitEmpty(ring), Fill(ring), Advance(ring)]
-            if fills:
-                body.append(self._stream(nest, (), fills))
+        body += [fill for nest in self.root.nests for fill in self._fills(nest)]
         return (Tiles("dynamic" if dynamic else "static", tuple(body), stay),)
+
+    def _fills(self, nest: Nest) -> list[Operation]:
+        """A stream that fills every slot of a nest, in the order in which it is read."""
+        found: list[Operation] = []
+        for item in nest.items:
+            ring = self.placement.ring(item) if isinstance(item, Batch) else None
+            if ring is not None:
+                found += [WaitEmpty(ring), Fill(ring), Advance(ring)]
+            if isinstance(item, Nest):
+                found += self._fills(item)
+        return [self._stream(nest, (), found)] if found else []
 
     def _rings(self, nest: Nest) -> list[Ring]:
         return [r for b in nest.batches if (r := self.placement.ring(b)) is not None]
@@ -226,8 +236,8 @@ class _Planner:
         return tuple(self.structure.program.tiles[a] for a in nest.axes)
 
     def _uses_stay(self, item: Item) -> bool:
-        batches = item.batches if isinstance(item, Nest) else [item]
-        return any(isinstance(b, Batch) and self.placement.stays(b) for b in batches)
+        found = batches(item) if isinstance(item, Nest) else [item]
+        return any(isinstance(b, Batch) and self.placement.stays(b) for b in found)
 
     def _takes_turns(self) -> bool:
         if not self.options.turns or self.geometry.consumers == 1:
@@ -345,8 +355,9 @@ class _Planner:
             if isinstance(item, Batch):
                 body += self._rescales(item)
                 body += self._in_order(item, nest)
+            elif isinstance(item, Nest):
+                body += self._lagged(item)
             else:
-                assert not isinstance(item, Nest)
                 body += self.values.operations(item, nest)
         stream = self._stream(nest, (), body)
         return [*self._clears(nest, True), stream, *self._settles(nest)]
@@ -382,8 +393,3 @@ def _cursor(ring: Ring | None) -> tuple[list[Operation], list[Operation]]:
 def _begins(issues: Sequence[Operation]) -> list[Operation]:
     targets = dict.fromkeys(op.target for op in issues if isinstance(op, Issue))
     return [Begin(t) for t in targets]
-
-
-def _batches(root: Nest) -> list[Batch]:
-    nests = [i for i in root.items if isinstance(i, Nest)]
-    return [b for n in (root, *nests) for b in n.batches]

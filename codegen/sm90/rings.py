@@ -15,7 +15,7 @@ from nautile.codegen.schedule.structure import CapacityError, Contraction, Struc
 from nautile.codegen.sm90.memory import Box, Geometry, Ring
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
 from nautile.codegen.sm90.place import box, stored
-from nautile.codegen.sm90.streams import Batch, Nest
+from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Tile, Write
 from nautile.terms import Axis
 
@@ -64,9 +64,10 @@ def place(
 ) -> Placement:
     """CapacityError where two slots of every ring do not fit."""
     gathered = _Gathered(structure)
-    for nest in (root, *(i for i in root.items if isinstance(i, Nest))):
+    for nest in nests(root):
         for batch in nest.batches:
             gathered.batch(batch, nest)
+    gathered.share()
     if dynamic:
         gathered.boxes.setdefault(_STAY, [])
     staging = geometry.consumers * geometry.fragments * STAGING_BYTES * any(_staged(structure))
@@ -103,6 +104,32 @@ class _Gathered:
     structure: Structure
     boxes: dict[int, list[Box]] = field(default_factory=dict)
     found: dict[tuple[int, str, str], tuple[int, str]] = field(default_factory=dict)
+    homes: dict[int, Nest] = field(default_factory=dict)
+    aliases: dict[int, int] = field(default_factory=dict)
+
+    def share(self) -> None:
+        """Loops, one after the other, that bring the same boxes use one ring."""
+        for key, boxes in list(self.boxes.items()):
+            for other, kept in self.boxes.items():
+                if other == key:
+                    break
+                same = len(kept) == len(boxes) and all(map(_same, kept, boxes))
+                if same and _STAY not in (key, other) and self._apart(key, other):
+                    self._join(key, other)
+                    break
+
+    def _apart(self, key: int, other: int) -> bool:
+        return self.homes[key] is not self.homes[other] and not (
+            self.homes[key].outer or self.homes[other].outer
+        )
+
+    def _join(self, key: int, other: int) -> None:
+        names = {b.name: k.name for b, k in zip(self.boxes[key], self.boxes[other], strict=True)}
+        for at, (home, name) in list(self.found.items()):
+            if home == key:
+                self.found[at] = (other, names[name])
+        self.aliases[key] = other
+        del self.boxes[key]
 
     def batch(self, batch: Batch, nest: Nest) -> None:
         lefts = [c for c in batch.contractions if self.structure.operand(c.left.name) is not None]
@@ -114,8 +141,9 @@ class _Gathered:
     def operand(self, batch: Batch, nest: Nest, c: Contraction, tile: Tile, outside: Axis) -> None:
         made = box(self.structure, c, tile.name, outside)
         value = self.structure.pure[tile.name]
-        moves = any(a in value.free for a in nest.axes)
+        moves = any(a in value.free for a in (*nest.outer, *nest.axes))
         key = id(batch) if moves else _STAY
+        self.homes[key] = nest
         boxes = self.boxes.setdefault(key, [])
         same = next((b for b in boxes if _same(b, made)), None)
         if same is None:
@@ -145,7 +173,9 @@ def _laid_out(gathered: _Gathered, geometry: Geometry, staging: int, stages: int
     for key, ring in rings.items():
         rings[key] = replace(ring, barriers=at)
         at += 16 * ring.stages
-    return Placement(tuple(rings.values()), rings, gathered.found, begin, at, at + 16 + ALIGNMENT)
+    every = tuple(rings.values())
+    rings |= {key: rings[other] for key, other in gathered.aliases.items()}
+    return Placement(every, rings, gathered.found, begin, at, at + 16 + ALIGNMENT)
 
 
 def _ring_name(boxes: list[Box], taken: set[str]) -> str:

@@ -22,11 +22,14 @@ __all__ = [
     "Batch",
     "Item",
     "Nest",
+    "batches",
+    "contractions",
     "depends",
     "heavy_first",
     "is_lagged",
     "is_skewed",
     "items",
+    "nests",
     "only_first_partial",
     "walk_items",
 ]
@@ -47,11 +50,13 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class Nest:
-    """Loops that do nothing but the innermost one's work; the root has no axes."""
+    """Loops that do nothing but the innermost one's work, inside the loops over `outer`; the root
+    has no axes. A nest inside another sums products and does no more."""
 
     axes: tuple[Axis, ...]
     bounds: Bounds
     items: list[Item]
+    outer: tuple[Axis, ...] = ()
 
     def carries(self, c: Contraction) -> bool:
         return any(a in c.statement.axes for a in self.axes)
@@ -60,11 +65,17 @@ class Nest:
     def batches(self) -> list[Batch]:
         return [i for i in self.items if isinstance(i, Batch)]
 
+    @property
+    def nests(self) -> list[Nest]:
+        return [i for i in self.items if isinstance(i, Nest)]
+
 
 Item = Batch | Nest | Map | Fold | Write
 
 
-def items(structure: Structure, body: tuple[Statement, ...]) -> list[Item]:
+def items(
+    structure: Structure, body: tuple[Statement, ...], around: tuple[Axis, ...] = ()
+) -> list[Item]:
     """What a body does, in order."""
     found: list[Item] = []
     for s in body:
@@ -75,7 +86,7 @@ def items(structure: Structure, body: tuple[Statement, ...]) -> list[Item]:
             assert isinstance(last, Batch)
             last.contractions.append(structure.contractions[s.target.name])
         elif isinstance(s, Loop):
-            found.append(_nest(structure, s))
+            found.append(_nest(structure, s, around))
         elif not is_pure(structure, s):
             assert isinstance(s, (Map, Fold, Write))
             found.append(s)
@@ -88,7 +99,7 @@ def is_pure(structure: Structure, s: Statement) -> bool:
     return isinstance(s, Read) or structure.operand(s.target.name) is not None
 
 
-def _nest(structure: Structure, loop: Loop) -> Nest:
+def _nest(structure: Structure, loop: Loop, around: tuple[Axis, ...]) -> Nest:
     axes, body, bounds = [loop.axis], loop.body, loop.bounds
     while bounds == Bounds():
         acting = [s for s in body if not is_pure(structure, s)]
@@ -96,10 +107,26 @@ def _nest(structure: Structure, loop: Loop) -> Nest:
             break
         axes.append(acting[0].axis)
         body = acting[0].body
-    inner = items(structure, body)
-    if any(isinstance(i, Nest) for i in inner):
-        raise UnsupportedError("a loop inside a loop that does more")
-    return Nest(tuple(axes), bounds, inner)
+    nest = Nest(tuple(axes), bounds, items(structure, body, (*around, *axes)), around)
+    for inner in nest.nests:
+        if not is_lagged(structure, inner) or any(nest.carries(c) for c in contractions(inner)):
+            raise UnsupportedError("a loop inside a loop that does more than sum products")
+    return nest
+
+
+def contractions(nest: Nest) -> list[Contraction]:
+    """All, those of inner nests too."""
+    return [c for b in batches(nest) for c in b.contractions]
+
+
+def batches(nest: Nest) -> list[Batch]:
+    """All, those of inner nests too."""
+    return nest.batches + [b for n in nest.nests for b in batches(n)]
+
+
+def nests(root: Nest) -> list[Nest]:
+    """The nest itself and all inside it."""
+    return [root] + [n for inner in root.nests for n in nests(inner)]
 
 
 def is_lagged(structure: Structure, nest: Nest) -> bool:
@@ -115,7 +142,7 @@ def is_lagged(structure: Structure, nest: Nest) -> bool:
 def is_skewed(structure: Structure, nest: Nest) -> bool:
     """Whether a loop's second batch multiplies what is computed from its first, and nothing in the
     loop reads what the second sums."""
-    if len(nest.batches) != 2 or nest.items[0] is not nest.batches[0]:
+    if len(nest.batches) != 2 or nest.items[0] is not nest.batches[0] or nest.nests:
         return False
     scores, mixed = nest.batches
     made = {c.statement.target.name for c in mixed.contractions}

@@ -31,9 +31,9 @@ from nautile.codegen.sm90.memory import (
 )
 from nautile.codegen.sm90.place import stored
 from nautile.codegen.sm90.rings import Placement
-from nautile.codegen.sm90.streams import Batch, Nest, walk_items
+from nautile.codegen.sm90.streams import Batch, Nest, contractions, walk_items
 from nautile.codegen.sm90.wgmma import DEPTH
-from nautile.codegen.tile import Fold, Map, Ref, Statement, Tile, Write
+from nautile.codegen.tile import Fold, Loop, Map, Mma, Ref, Statement, Tile, Write
 from nautile.codegen.types import carrier
 from nautile.terms import Apply, Axis, Cast, Const, Term, walk
 
@@ -90,8 +90,30 @@ class Values:
         )
 
     def registers(self) -> int:
-        """Of a thread, for each of its 64-row fragments: accumulators and packed operands."""
-        return sum(self.sizes.values()) + sum(f.columns // 4 for f in self.packed.values())
+        """Of a thread, for each of its 64-row fragments: accumulators and packed operands that live
+        at once. What one loop alone makes and reads does not live beside another's."""
+        held: dict[int | None, int] = {None: 0}
+        for a in self.accumulators:
+            homes = {self._home(name) for name, _ in a.parts}
+            home = homes.pop() if len(homes) == 1 else None
+            held[home] = held.get(home, 0) + a.registers
+        for (name, _), packed in self.packed.items():
+            home = self._home(name)
+            held[home] = held.get(home, 0) + packed.columns // 4
+        return held.pop(None) + max(held.values(), default=0)
+
+    def _home(self, name: str) -> int | None:
+        """The number of the loop of the root outside which nothing makes or reads a value."""
+        for nest, loop in zip(self.root.nests, self._loops(), strict=True):
+            inside = list(statements((loop,)))
+            made = [s for s in inside if isinstance(s, (Map, Mma)) and s.target.name == name]
+            carried = any(isinstance(s, Mma) and nest.axes[0] in s.axes for s in made)
+            if made and not carried and self.last.get(name, 0) <= self.number[id(inside[-1])]:
+                return self.number[id(loop)]
+        return None
+
+    def _loops(self) -> list[Loop]:
+        return [s for s in self.structure.program.body if isinstance(s, Loop)]
 
     def fragment(self, tile: Tile) -> Fragment:
         if tile.name not in self.fragments:
@@ -130,7 +152,10 @@ class Values:
     def _made_in(self, name: str, scope: Sequence[object], nest: Nest | None) -> bool:
         """Whether a scope makes a value afresh (the root: also what its loops carried)."""
         for item in scope if nest is not None else walk_items(self.root.items):
-            if isinstance(item, Batch):
+            if isinstance(item, Nest):
+                if any(c.statement.target.name == name for c in contractions(item)):
+                    return nest is not None or not item.outer
+            elif isinstance(item, Batch):
                 for c in item.contractions:
                     if c.statement.target.name == name:
                         return nest is None or not nest.carries(c)
