@@ -39,6 +39,7 @@ from nautile.dtypes import DTYPES
 from nautile.terms import MONOIDS
 
 from .carriers import carriers_of, lowered, moment_of, named_slope
+from .factors import parted
 from .law import (
     Apart,
     Bare,
@@ -167,31 +168,11 @@ def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[
     query += [*_traits(rule, _guards(rule, left)), *_common(rule, [left, right])]
     query += _has("e", "e", TRAITS["number"], 0)
     if rule.parted:
-        query += _parted(right)
+        query += parted(left, right)
     if rule.two_way:
         query.append("(= 0 (ra e))")
     for extra, unit in _forms(right):
         yield [*query, *extra], _text(lowered(right, carriers_of(rule), unit=unit), integral)
-
-
-def _parted(product: Pattern) -> list[str]:
-    """One of two factors varies along an axis of a reduction around them and the other does not; or
-    both do, and each varies along an axis of its own: the operands of a contraction."""
-    assert isinstance(product, Call)
-    lookups = [f"(= fv_{n} (fv v_{n}))" for n in names_of(product)]
-    one, two = (_free(factor) for factor in product.arguments)
-    alone = f"(& up_e (^ {one} {two}))"
-    own = f"(min (& {one} (^ -1 {two})) (& {two} (^ -1 {one})))"
-    beside = f"(min {own} (& up_e (& {one} {two})))"
-    return ["(= up_e (up e))", *lookups, f"(!= 0 (| {alone} {beside}))"]
-
-
-def _free(pattern: Pattern) -> str:
-    """The free axes of an expression of names, once they are looked up."""
-    first, *others = (f"fv_{n}" for n in names_of(pattern))
-    for other in others:
-        first = f"(| {first} {other})"
-    return first
 
 
 def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
