@@ -27,7 +27,7 @@ from nautile.extract.selection import Column, Selection, prune
 from nautile.extract.split import Split
 from nautile.extract.together import CHOICES, side_by_side
 from nautile.snapshot import Node
-from nautile.terms import Output, Term, buffers
+from nautile.terms import Axis, Output, Term, buffers
 
 __all__ = ["Candidate", "Generator"]
 
@@ -41,6 +41,7 @@ JOINT = 40  # joint candidates that enter the choice
 TIE = 1.01  # a joint kernel this much dearer than its two alone may still be the simpler plan
 PAIRS = 60  # pairs of candidates that are joined in one round
 HIDDEN = 0.25  # of a kernel's time, what may hide under another's in one launch
+WHOLE = 256  # extent of an axis that a block may have whole
 OUTPUTS = 4  # classes that one joint candidate may make
 
 
@@ -88,6 +89,9 @@ class Generator:
     def run(self) -> list[Candidate]:
         """All candidates worth choosing from; empty when the outputs cannot be made."""
         candidates, chosen = self._settle()
+        if chosen is None:  # what was best where nothing is short may fit no machine
+            self.beam.plain = True
+            candidates, chosen = self._settle()
         if chosen is None:
             return []
         return self._joint(candidates, chosen.cost)
@@ -278,11 +282,14 @@ class Generator:
         return [(pool[i], pool[j]) for _, i, j in sorted(ranked)[:PAIRS]]
 
     def _one_grid(self, a: Candidate, b: Candidate) -> Candidate | None:
-        """Both bodies in one part, where they agree and walk the same output axes."""
+        """Both bodies in one part, where they agree and walk the same output axes, but for some
+        that a block has whole (as the channels of two gradients may be)."""
         if len(a.parts) > 1 or len(b.parts) > 1 or len(a.makes | b.makes) > OUTPUTS:
             return None
         axes = {frozenset(o.axes) for c in (a, b) for o in c.parts[0].outputs}
-        if max(axes, key=len) != frozenset().union(*axes):
+        most = max(axes, key=len)
+        own = frozenset().union(*axes) - most and frozenset().union(*(most ^ x for x in axes))
+        if any(axis.extent > WHOLE for axis in own):
             return None
         choice = dict(a.choice)
         if any(choice.setdefault(c, node) != node for c, node in b.choice.items()):
@@ -290,13 +297,19 @@ class Generator:
         if not (a.needs | b.needs).isdisjoint(choice):
             return None
         group = (*a.groups[0], *b.groups[0])
-        return self._candidate((group,), choice, a.needs | b.needs, _splits(a, b))
+        joint = self._candidate((group,), choice, a.needs | b.needs, _splits(a, b))
+        return joint if joint is not None and _has_whole(joint.parts[0], own) else None
 
 
 def _table(priced: Priced) -> tuple[tuple[Part, Prediction], ...]:
     """The best schedule, then the best of the portable path."""
     best, portable = priced.ranked(1), priced.ranked(CHOICES, "portable")
     return best + portable if best and best[0][0].path != "portable" else portable
+
+
+def _has_whole(part: Part, axes: Iterable[Axis]) -> bool:
+    """Whether each block has all of these axes."""
+    return all(part.tiles.get(axis, 1) >= axis.extent for axis in axes)
 
 
 def _splits(*candidates: Candidate) -> list[Split]:
@@ -309,7 +322,7 @@ def _terms_inside(candidate: Candidate, classes: Classes) -> dict[int, Term]:
     """The term that the candidate computes for each storable class inside it."""
     from nautile.extract.body import inner_terms
     from nautile.snapshot import node_of
-    from nautile.terms import Load, children
+    from nautile.terms import Cast, Load, children
 
     by_node = {node: c for c, node in candidate.choice.items()}
     ids: dict[Term, int] = {classes.load(c): c for c in candidate.needs}
@@ -318,6 +331,8 @@ def _terms_inside(candidate: Candidate, classes: Classes) -> dict[int, Term]:
             continue
         below = () if isinstance(term, Load) else tuple(ids.get(k, -1) for k in children(term))
         c = by_node.get(node_of(term, below))
+        if c is None and isinstance(term, Cast) and term.dtype == "f32":
+            c = ids.get(term.argument)  # an operand that was widened
         if c is not None:
             ids[term] = c
     closed = {c: t for t, c in ids.items() if c in candidate.choice and classes.storable(c)}
