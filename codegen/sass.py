@@ -3,8 +3,8 @@
 `ptxas` may do three things of which its report tells nothing: keep descriptors out of the uniform
 registers (an R2UR before each product), wait for products one by one, and move a wait above the
 pointwise work that was to run while they fly. `read` finds them in the **main loops**: the
-innermost loops that hold products (HGMMA). Loops are natural loops of the control-flow graph, so
-that code which the compiler laid out of line counts where it runs.
+innermost loops that hold products (HGMMA; QGMMA of 8-bit operands). Loops are natural loops of
+the control-flow graph, so that code which the compiler laid out of line counts where it runs.
 
 nvdisasm comes with the CUDA toolkit or the wheel nvidia-cuda-nvdisasm; where there is none, `read`
 answers None. Instructions: CUDA Binary Utilities, "Instruction Set Reference", Hopper.
@@ -35,7 +35,7 @@ __all__ = [
     "to_json",
 ]
 
-VERSION = "1"  # of what `read` finds: what a cache kept of another version is read again
+VERSION = "2"  # of what `read` finds: what a cache kept of another version is read again
 
 _SECONDS = 60.0
 _PACKAGE = "nvidia-cuda-nvdisasm"
@@ -43,6 +43,7 @@ _POINTWISE = frozenset(
     """FADD FMUL FFMA FMNMX FSEL FSETP FSET FRND FCHK F2F F2FP F2I I2F I2FP MUFU HADD2 HMUL2 HFMA2
     HMNMX2 HSET2 HSETP2""".split()  # noqa: SIM905
 )
+_PRODUCTS = ("HGMMA", "QGMMA", "IGMMA", "BGMMA")
 _ROW = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?(?P<predicate>U?P\w+)\s+)?(?P<text>[A-Z].*?)\s*;")
 _LABEL = re.compile(r"(\.L_x_\d+):")
 _TARGET = re.compile(r"`\((\.L_x_\d+)\)")
@@ -186,7 +187,7 @@ def _parse(rows: Iterable[str]) -> tuple[list[_Instruction], dict[str, int]]:
 def _describe(code: Sequence[_Instruction], labels: Mapping[str, int]) -> MachineCode:
     return MachineCode(
         len(code),
-        _count(code, "HGMMA"),
+        _count(code, *_PRODUCTS),
         _count(code, "STL", "LDL"),
         tuple(_loop([code[i] for i in sorted(body)]) for body in _main_loops(code, labels)),
     )
@@ -199,7 +200,7 @@ def _loop(code: Sequence[_Instruction]) -> MainLoop:
     ]
     return MainLoop(
         len(code),
-        _count(code, "HGMMA"),
+        _count(code, *_PRODUCTS),
         _count(code, "R2UR"),
         sum(c.operation == "MOV" or c.text.startswith("IMAD.MOV") for c in code),
         len(waits),
@@ -216,7 +217,7 @@ def _count(code: Iterable[_Instruction], *operations: str) -> int:
 
 def _main_loops(code: Sequence[_Instruction], labels: Mapping[str, int]) -> list[frozenset[int]]:
     """The instructions of each main loop, in the order of their first ones."""
-    products = {i for i, c in enumerate(code) if c.operation == "HGMMA"}
+    products = {i for i, c in enumerate(code) if c.operation in _PRODUCTS}
     loops = [body for body in _loops(code, labels) if body & products]
     inner = [b for b in loops if not any(other < b for other in loops)]
     return sorted(inner, key=min)

@@ -42,7 +42,7 @@ class TensorMap:
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What a kernel's machine code must show, else the compiler's gate refuses it: at least
-    `products` warpgroup products (HGMMA) in all, and in its main loops, those that hold most of
+    `products` warpgroup products in all, and in its main loops, those that hold most of
     them, at most `moves` of descriptors from ordinary to uniform registers, and at least
     `overlapped` pointwise instructions between a wait that leaves products in flight and the next
     wait. No main loop may wait for each of its products before the next."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from warpgroups import chain, serial
+from warpgroups import chain, serial, typed
 
 from nautile.codegen import sass
 from nautile.codegen.compile import compile_kernel
@@ -77,6 +77,13 @@ def test_a_hoisted_wait_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="a wait was moved above"):  # from the cache too
         compile_kernel(chain(Expected(8, 0, 48), pinned=False), cache=tmp_path)
     assert compile_kernel(chain(pinned=False), cache=tmp_path).machine is None  # nothing asked
+
+
+@pytest.mark.parametrize("operand", ["bf16", "f16", "tf32", "f8e4m3", "f8e5m2"])
+def test_products_of_every_type_are_counted(operand: str) -> None:
+    made = compile_kernel(typed(operand), cache=None)
+    assert made.machine is not None
+    assert [(loop.products, loop.waits) for loop in made.machine.loops] == [(4, 1)]
 
 
 def test_products_that_wait_for_each_other_are_refused() -> None:

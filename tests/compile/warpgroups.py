@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nautile.codegen.headers import inline
-from nautile.codegen.sm90.wgmma import Pinned, Product, Waiting, wrappers
+from nautile.codegen.sm90.wgmma import OPERANDS, Pinned, Product, Waiting, wrappers
 from nautile.codegen.source import CudaKernel, Expected
 
-__all__ = ["chain", "kernel", "serial"]
+__all__ = ["chain", "kernel", "serial", "typed"]
 
 _FIRST, _SECOND = Product(64, "bf16"), Product(128, "bf16", "", True, False, True)
 _WAITS = (
@@ -69,7 +69,8 @@ serial(float* y, nt_u32 at, int n) {{
 
 def kernel(name: str, text: str, expected: Expected | None = None) -> CudaKernel:
     """One warpgroup that runs `text`."""
-    wrapped = wrappers([_FIRST, _SECOND], [*_WAITS, Waiting(0, (Pinned(32),))]) + text
+    products = [_FIRST, _SECOND, *(Product(64, o) for o in OPERANDS)]
+    wrapped = wrappers(products, [*_WAITS, Waiting(0, (Pinned(32),))]) + text
     full = inline(wrapped, "scalar.cuh", "copy.cuh", "mma.cuh", "sm90.cuh")
     return CudaKernel(
         name, full, (1, 1, 1), 128, 65536, ("y",), architecture="sm_90a", expected=expected
@@ -86,3 +87,14 @@ def chain(expected: Expected | None = None, *, pinned: bool = True) -> CudaKerne
 def serial(expected: Expected | None = None) -> CudaKernel:
     """4 products, each awaited before the next."""
     return kernel("serial", _SERIAL, expected)
+
+
+def typed(operand: str) -> CudaKernel:
+    """4 products of operands of a type, awaited together, in a loop; 4 are expected."""
+    text = _SERIAL.replace(_FIRST.name, Product(64, operand).name).replace("serial", "typed")
+    for name in ("nt_wgmma_fence();", "nt_wgmma_commit();", "nt_wgmma_wait0_f32(s);"):
+        text = text.replace(name, "")
+    loop = "for (int j = 0; j < n; j++) {"
+    text = text.replace(loop, f"{loop} nt_wgmma_fence();")
+    text = text.replace("    }\n  }\n", "    }\n nt_wgmma_commit(); nt_wgmma_wait0_f32(s);\n  }\n")
+    return kernel("typed", text, Expected(4))
