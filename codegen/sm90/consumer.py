@@ -4,7 +4,7 @@ stores."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nautile.codegen.memory import (
     Clear,
@@ -140,10 +140,11 @@ class Consumer(Role):
                 self._folded(fold.target, count)
 
     def _folded(self, target: Fragment, count: int) -> None:
-        """A carried fold has seen all blocks of its stream."""
+        """A carried fold has seen all blocks of its stream: from then on, a value of the tile."""
         value = self.held.values.get(self.held.place(target))
         if value is None or (value.version is not None and value.version[1] != count - 1):
             raise ScheduleError(f"{target.name} has not seen all blocks of its stream")
+        self.held.values[self.held.place(target)] = replace(value, version=None)
 
     # -- turns and slots ----------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class _Planner:
         alternate = self.options.alternate
         if alternate is None:
             alone = self._alone() is not None
-            alternate = alone and rows in (64, 128) and rows * self._columns() <= TURNS
+            alternate = alone and rows == 128 and rows * self._columns() <= TURNS
         if alternate and (self._alone() is None or rows > 128):
             raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
         if alternate:
