@@ -31,7 +31,7 @@ from nautile.terms import Program  # noqa: E402
 from nautile.worker import Worker  # noqa: E402
 
 RESULTS = ROOT / "bench" / "results"
-SAMPLES = 128  # elements of a tensor that a certificate compares
+SAMPLES = 64  # elements of a tensor that a certificate compares
 QUICK = 50.0  # milliseconds of saturation that need no second run
 Record = dict[str, Any]
 
