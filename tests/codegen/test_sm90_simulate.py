@@ -10,12 +10,14 @@ import pytest
 import sample_kernels as samples
 
 from nautile.codegen.lower import lower
-from nautile.codegen.memory import Keep, Pack, Pointwise
+from nautile.codegen.memory import FoldRow, Fragment, Keep, Pack, Pointwise, Rescale, Settle
 from nautile.codegen.sm90.emit import memory_program
 from nautile.codegen.sm90.happens import Actor, Barrier, Turns
+from nautile.codegen.sm90.held import Held, Value
 from nautile.codegen.sm90.layout import bank_conflicts, problems, staging_conflicts
 from nautile.codegen.sm90.memory import (
     Advance,
+    Begin,
     CommitGroup,
     Fence,
     Fill,
@@ -27,6 +29,7 @@ from nautile.codegen.sm90.memory import (
     Release,
     Ring,
     RoleProgram,
+    Skip,
     Stream,
     Tiles,
     WaitEmpty,
@@ -170,6 +173,66 @@ def test_each_operation_that_orders_others_is_needed() -> None:
             continue
         kept.append((name, role, number, type(op).__name__))
     assert kept == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "place", "reason"),
+    [
+        ("attention", Settle, 0, "before its threads combined it"),
+        ("attention", FoldRow, -1, "has not seen all blocks"),
+        ("attention", Issue, 1, "releases t5 and has not read it"),
+        ("attention", Pack, 0, "is multiplied before it is packed"),
+        ("attention", Pack, 1, "mixes blocks"),
+        ("attention", PairArrive, 0, "deadlock"),
+        ("mm", Begin, 0, "is added to before it begins"),
+        ("alternate", Skip, 0, "sees another tile"),
+        ("alternate", Skip, 1, "sees another block"),
+        ("dynamic", WaitFull, 0, "a dynamic number is used before"),
+    ],
+)
+def test_what_a_dropped_operation_leads_to(name: str, kind: type, place: int, reason: str) -> None:
+    made = program(name)
+    found = [i for i, op in enumerate(leaves(made.consumer)) if isinstance(op, kind)]
+    with pytest.raises(ScheduleError, match=reason):
+        simulate(without(made, "consumer", found[place]))
+
+
+def test_carried_products_are_rescaled_once_between_two() -> None:
+    made = program("attention")
+
+    def twice(op: Operation) -> list[Operation]:
+        return [op, op] if isinstance(op, Rescale) else [op]
+
+    with pytest.raises(ScheduleError, match="rescaled twice between products"):
+        simulate(replace(made, consumer=edited(made.consumer, twice)))
+
+
+def test_products_between_which_nothing_is_rescaled() -> None:
+    made = program("attention")
+    found = leaves(made.consumer)
+    issue = [op for op in found if isinstance(op, Issue)][-1]
+    assert isinstance(issue.left, Fragment)
+    moved = [f for op in found if isinstance(op, Rescale) for f in op.targets]
+    held = Held.of(made.accumulators, moved)
+    held.begin(issue.target)
+    held.define(issue.left, Value())
+    held.fence()
+    held.issue(issue, None)
+    with pytest.raises(ScheduleError, match="is not rescaled between two products"):
+        held.issue(issue, None)
+
+
+def test_a_role_that_ends_while_products_fly() -> None:
+    made = program("mm")
+
+    def cut(op: Operation) -> Operation:
+        if isinstance(op, Tiles):
+            last = max(i for i, o in enumerate(op.body) if isinstance(o, Stream))
+            return replace(op, body=op.body[: last + 1])
+        return op
+
+    with pytest.raises(ScheduleError, match="ends while products fly"):
+        simulate(replace(made, consumer=tuple(map(cut, made.consumer))))
 
 
 @pytest.mark.parametrize(
