@@ -319,6 +319,7 @@ def _tiles(ctx: Context, op: Tiles) -> None:
 def _number(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
     """Only the lane that releases the slot reads the word that the producer writes again then."""
     word = f"shared + {ctx.roles.words}"
+    word += f" + 8 * slot_{op.ring.name}" * (op.ring.stages > 1)
     if isinstance(op, WaitEmpty):
         ctx.emit(
             "const int number = atomicAdd(counter, 1);",

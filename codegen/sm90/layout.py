@@ -1,4 +1,5 @@
-"""Shared memory of a memory program with roles: is everything apart, aligned, and small enough?
+"""Shared memory of a memory program with roles: is everything apart, aligned, and small enough? And
+are the registers there that the roles take from each other?
 
 Swizzled panels must begin at multiples of 1024 bytes, as the copy engine and the products see them
 (8 rows of 128 bytes are one period of the swizzle). A box must bring as many bytes as its place
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
+from nautile.codegen.gate import REGISTER_FILE
 from nautile.codegen.sm90.memory import PANEL_BYTES, Box, Ring, RoleProgram, StoreTile, operations
 from nautile.codegen.sm90.options import ALIGNMENT, SHARED_LIMIT, STAGING_BYTES
 from nautile.codegen.source import TensorMap
@@ -21,7 +23,7 @@ __all__ = ["bank_conflicts", "problems", "staging_conflicts"]
 
 _BANKS = 32
 _SWIZZLE_PERIOD = 1024
-_WORDS = 8
+_WORDS = 16
 _BOX_LIMIT = 256
 
 
@@ -43,6 +45,7 @@ def problems(program: RoleProgram) -> Iterator[str]:
         yield f"{end} bytes and their alignment exceed {program.shared_bytes} of shared memory"
     if program.shared_bytes > SHARED_LIMIT:
         yield f"{program.shared_bytes} bytes of shared memory exceed {SHARED_LIMIT}"
+    yield from _registers(program)
     for ring in program.rings:
         yield from _ring(ring)
     for op in operations(program.consumer):
@@ -50,6 +53,19 @@ def problems(program: RoleProgram) -> Iterator[str]:
             yield from _map(op.map, f"the output {op.buffer.name}", 64 * PANEL_BYTES)
             if op.staging % _SWIZZLE_PERIOD:
                 yield f"the staging of {op.buffer.name} is not aligned to {_SWIZZLE_PERIOD}"
+
+
+def _registers(program: RoleProgram) -> Iterator[str]:
+    """What the roles take must be there: they would wait for it for ever."""
+    if program.registers is None:
+        return
+    producer, consumer = program.registers
+    consumers, threads = program.geometry.consumers, program.geometry.threads
+    launched = min(255, REGISTER_FILE // threads) // 8 * 8
+    if producer + consumers * consumer > launched * (1 + consumers):
+        yield f"the roles take {program.registers} of {launched} registers a thread"
+    if any(r % 8 or not 24 <= r <= 255 for r in program.registers):
+        yield f"{program.registers} registers a thread are not possible"
 
 
 def _regions(program: RoleProgram) -> Iterator[_Region]:

@@ -290,8 +290,8 @@ Operation = (
 class RoleProgram:
     """One persistent kernel of `blocks` over `grid` (axes with their tiles, outermost first).
     `registers` are the producer's and the consumers' a thread; None leaves what the launch gives.
-    Two words of shared memory at `words`: the tile's number that is handed on, and what Pin may
-    overwrite."""
+    Words of shared memory at `words`: the tile's number that is handed on with the carrier's first
+    slot, what Pin may overwrite, the number of its second slot."""
 
     name: str
     geometry: Geometry

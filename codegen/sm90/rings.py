@@ -1,8 +1,8 @@
 """Rings: which boxes share a slot, how many slots there are, and where all lies in shared memory.
 
 The operands of a batch of contractions that move with a loop share that batch's ring; operands that
-no loop moves share one ring of a single slot, filled once a tile. Shared memory is laid out as
-rings, staging buffers, barriers, two words.
+no loop moves share one ring, filled once a tile: of two slots where they fit, so that the next
+tile's come early. Shared memory is laid out as rings, staging buffers, barriers, four words.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def place(
         stages -= 1
     if stages < 2 and (moving + slots.get(_STAY, 0) > free or moving):
         raise CapacityError("two slots of the tiles exceed shared memory")
-    return _laid_out(gathered, geometry, staging, stages)
+    twice = stages * moving + 2 * slots.get(_STAY, 0) <= free
+    return _laid_out(gathered, geometry, staging, {_STAY: 1 + twice}, stages)
 
 
 def _staged(structure: Structure) -> Iterator[bool]:
@@ -155,7 +156,9 @@ def _same(a: Box, b: Box) -> bool:
     return replace(a, name=b.name, offset=0) == b
 
 
-def _laid_out(gathered: _Gathered, geometry: Geometry, staging: int, stages: int) -> Placement:
+def _laid_out(
+    gathered: _Gathered, geometry: Geometry, staging: int, counts: dict[int, int], stages: int
+) -> Placement:
     rings: dict[int, Ring] = {}
     at = 0
     names: set[str] = set()
@@ -164,7 +167,7 @@ def _laid_out(gathered: _Gathered, geometry: Geometry, staging: int, stages: int
         for b in gathered.boxes[key]:
             boxes.append(replace(b, offset=inner))
             inner += b.bytes
-        count = 1 if key == _STAY else stages
+        count = counts.get(key, stages)
         name = _ring_name(boxes, names)
         names.add(name)
         rings[key] = Ring(name, count, tuple(boxes), inner, at, 0, geometry.arrivals, key == _STAY)

@@ -1,11 +1,11 @@
 // kernel
-// memory program attention: 2 consumer warpgroups share a tile of 128 rows of q; 197728 bytes shared
+// memory program attention: 2 consumer warpgroups share a tile of 128 rows of q; 230512 bytes shared
 //   registers: producer 40, consumers 232
-//   ring Q: 1 x 32768 bytes at 0
+//   ring Q: 2 x 32768 bytes at 0
 //     qt[q, d]: 128 x 128 bf16 at 0, 2 panels of 128 bytes; Q at (d, q, h)
-//   ring K: 2 x 32768 bytes at 32768
+//   ring K: 2 x 32768 bytes at 65536
 //     kt[t, d]: 128 x 128 bf16 at 0, 2 panels of 128 bytes; K at (d, t, (h // 4))
-//   ring V: 2 x 32768 bytes at 98304
+//   ring V: 2 x 32768 bytes at 131072
 //     vt[t, e]: 128 x 128 bf16 at 0, 2 panels of 128 bytes; V at (e, t, (h // 4))
 //   registers s: 64 x 1 a thread: s, x, m, p
 //   registers o: 64 x 1 a thread: o
@@ -82,15 +82,15 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, const __grid_constant__ nt_map map_O, int* __restrict__ counter) {
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
-  const nt_u32 in_Q = shared + 0;  // 1 x 32768 bytes: qt
-  const nt_u32 full_Q = shared + 196608;
-  const nt_u32 empty_Q = shared + 196616;
-  const nt_u32 in_K = shared + 32768;  // 2 x 32768 bytes: kt
-  const nt_u32 full_K = shared + 196624;
-  const nt_u32 empty_K = shared + 196640;
-  const nt_u32 in_V = shared + 98304;  // 2 x 32768 bytes: vt
-  const nt_u32 full_V = shared + 196656;
-  const nt_u32 empty_V = shared + 196672;
+  const nt_u32 in_Q = shared + 0;  // 2 x 32768 bytes: qt
+  const nt_u32 full_Q = shared + 229376;
+  const nt_u32 empty_Q = shared + 229392;
+  const nt_u32 in_K = shared + 65536;  // 2 x 32768 bytes: kt
+  const nt_u32 full_K = shared + 229408;
+  const nt_u32 empty_K = shared + 229424;
+  const nt_u32 in_V = shared + 131072;  // 2 x 32768 bytes: vt
+  const nt_u32 full_V = shared + 229440;
+  const nt_u32 empty_V = shared + 229456;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const int warpgroup = nt_uniform(threadIdx.x >> 7);
   if (threadIdx.x == 0) {
@@ -98,8 +98,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     nt_map_prefetch(&map_K);
     nt_map_prefetch(&map_V);
     nt_map_prefetch(&map_O);
-    nt_barrier_init(full_Q, 1);
-    nt_barrier_init(empty_Q, 8);
+    for (int i = 0; i < 2; i++) {
+      nt_barrier_init(full_Q + 8 * i, 1);
+      nt_barrier_init(empty_Q + 8 * i, 8);
+    }
     for (int i = 0; i < 2; i++) {
       nt_barrier_init(full_K + 8 * i, 1);
       nt_barrier_init(empty_K + 8 * i, 8);
@@ -114,16 +116,16 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
   if (warpgroup == 0) {
     nt_give_registers<40>();
     if (threadIdx.x == 0) {
-      nt_u32 parity_Q = 1;
+      int slot_Q = 0; nt_u32 parity_Q = 1;
       int slot_K = 0; nt_u32 parity_K = 1;
       int slot_V = 0; nt_u32 parity_V = 1;
       while (true) {
-        nt_barrier_wait(empty_Q, parity_Q);
+        nt_barrier_wait(empty_Q + 8 * slot_Q, parity_Q);
         const int number = atomicAdd(counter, 1);
         if (number == 1023 + (int)gridDim.x) *counter = 0;  // the launch's last draw
-        nt_store4(shared + 196688, number);
+        nt_store4(shared + 229472 + 8 * slot_Q, number);
         if (number >= 1024) {
-          nt_barrier_arrive(full_Q);
+          nt_barrier_arrive(full_Q + 8 * slot_Q);
           break;
         }
         const int band = number / 128, in_band = number % 128;
@@ -131,10 +133,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         const int z = band * 4 + in_band % high, tile_row = in_band / high;
         const int o1_q = (31 - tile_row) * 128;
         const int o0_h = z;
-        nt_barrier_expect(full_Q, 32768);
-        nt_tma_load_3d(in_Q, &map_Q, full_Q, 0, o1_q, o0_h);
-        nt_tma_load_3d(in_Q + 16384, &map_Q, full_Q, 64, o1_q, o0_h);
-        parity_Q ^= 1;
+        nt_barrier_expect(full_Q + 8 * slot_Q, 32768);
+        nt_tma_load_3d(in_Q + slot_Q * 32768, &map_Q, full_Q + 8 * slot_Q, 0, o1_q, o0_h);
+        nt_tma_load_3d(in_Q + slot_Q * 32768 + 16384, &map_Q, full_Q + 8 * slot_Q, 64, o1_q, o0_h);
+        if (++slot_Q == 2) { slot_Q = 0; parity_Q ^= 1; }
         {  // blocks of t
           const int first_t = 0;
           int stop_t = ((o1_q + 255) / 128);
@@ -167,13 +169,13 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     float t_mu_before[2];
     float t_r[2];
     float t_l[2];
-    nt_u32 parity_Q = 0;
+    int slot_Q = 0; nt_u32 parity_Q = 0;
     int slot_K = 0; nt_u32 parity_K = 0;
     int slot_V = 0; nt_u32 parity_V = 0;
     if (w == 1) nt_named_arrive(3, 256);
     while (true) {
-      nt_barrier_wait(full_Q, parity_Q);
-      const int number = nt_uniform(lane == 0 ? nt_load4(shared + 196688) : 0);
+      nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
+      const int number = nt_uniform(lane == 0 ? nt_load4(shared + 229472 + 8 * slot_Q) : 0);
       if (number >= 1024) break;
       const int band = number / 128, in_band = number % 128;
       const int high = 4;
@@ -201,7 +203,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_barrier_wait(full_K + 8 * slot_K, parity_K);
           nt_wgmma_fence();
           {
-            const nt_u64 left = nt_descriptor<128>(in_Q + w * 8192);
+            const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 32768 + w * 8192);
             const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 32768);
             #pragma unroll
             for (int k = 0; k < 8; k++) {
@@ -287,7 +289,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_named_sync(3 + w, 256);
           nt_wgmma_fence();
           {
-            const nt_u64 left = nt_descriptor<128>(in_Q + w * 8192);
+            const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 32768 + w * 8192);
             const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 32768);
             #pragma unroll
             for (int k = 0; k < 8; k++) {
@@ -356,7 +358,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             }
             t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
           }
-          nt_pin(shared + 196692, t_l[0] + t_l[1]);
+          nt_pin(shared + 229476, t_l[0] + t_l[1]);
           nt_wgmma_wait0_f64_f64_r32(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
           if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
@@ -393,8 +395,8 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           }
         }
       }
-      if (lane == 0) nt_barrier_arrive(empty_Q);
-      parity_Q ^= 1;
+      if (lane == 0) nt_barrier_arrive(empty_Q + 8 * slot_Q);
+      if (++slot_Q == 2) { slot_Q = 0; parity_Q ^= 1; }
       nt_barrier_wait(full_V + 8 * slot_V, parity_V);
       nt_wgmma_fence();
       {
@@ -420,7 +422,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         for (int e = 0; e < 2; e++) {
           r2[e] = nt_div(1.0f, t_l[e]);
         }
-        const nt_u32 staging = shared + 163840 + w * 16384;
+        const nt_u32 staging = shared + 196608 + w * 16384;
         const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);
         #pragma unroll
         for (int panel = 0; panel < 2; panel++) {

@@ -1,11 +1,11 @@
 // kernel
-// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 58464 bytes shared
+// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 83056 bytes shared
 //   registers: producer 32, consumers 160
-//   ring Q: 1 x 24576 bytes at 0
+//   ring Q: 2 x 24576 bytes at 0
 //     qt[q, d]: 192 x 64 bf16 at 0, 1 panels of 128 bytes; Q at (d, q, h)
-//   ring K: 2 x 8192 bytes at 24576
+//   ring K: 2 x 8192 bytes at 49152
 //     kt[t, d]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; K at (d, t, h)
-//   ring V: 2 x 8192 bytes at 40960
+//   ring V: 2 x 8192 bytes at 65536
 //     vt[t, e]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; V at (e, t, h)
 //   registers s: 32 x 1 a thread: s, x, p
 //   registers o: 32 x 1 a thread: o, y
@@ -87,23 +87,25 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, float* __restrict__ g_0_O, float* __restrict__ g_1_L) {
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
-  const nt_u32 in_Q = shared + 0;  // 1 x 24576 bytes: qt
-  const nt_u32 full_Q = shared + 57344;
-  const nt_u32 empty_Q = shared + 57352;
-  const nt_u32 in_K = shared + 24576;  // 2 x 8192 bytes: kt
-  const nt_u32 full_K = shared + 57360;
-  const nt_u32 empty_K = shared + 57376;
-  const nt_u32 in_V = shared + 40960;  // 2 x 8192 bytes: vt
-  const nt_u32 full_V = shared + 57392;
-  const nt_u32 empty_V = shared + 57408;
+  const nt_u32 in_Q = shared + 0;  // 2 x 24576 bytes: qt
+  const nt_u32 full_Q = shared + 81920;
+  const nt_u32 empty_Q = shared + 81936;
+  const nt_u32 in_K = shared + 49152;  // 2 x 8192 bytes: kt
+  const nt_u32 full_K = shared + 81952;
+  const nt_u32 empty_K = shared + 81968;
+  const nt_u32 in_V = shared + 65536;  // 2 x 8192 bytes: vt
+  const nt_u32 full_V = shared + 81984;
+  const nt_u32 empty_V = shared + 82000;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const int warpgroup = nt_uniform(threadIdx.x >> 7);
   if (threadIdx.x == 0) {
     nt_map_prefetch(&map_Q);
     nt_map_prefetch(&map_K);
     nt_map_prefetch(&map_V);
-    nt_barrier_init(full_Q, 1);
-    nt_barrier_init(empty_Q, 12);
+    for (int i = 0; i < 2; i++) {
+      nt_barrier_init(full_Q + 8 * i, 1);
+      nt_barrier_init(empty_Q + 8 * i, 12);
+    }
     for (int i = 0; i < 2; i++) {
       nt_barrier_init(full_K + 8 * i, 1);
       nt_barrier_init(empty_K + 8 * i, 12);
@@ -118,7 +120,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
   if (warpgroup == 0) {
     nt_give_registers<32>();
     if (threadIdx.x == 0) {
-      nt_u32 parity_Q = 1;
+      int slot_Q = 0; nt_u32 parity_Q = 1;
       int slot_K = 0; nt_u32 parity_K = 1;
       int slot_V = 0; nt_u32 parity_V = 1;
       for (int number = blockIdx.x; number < 48; number += gridDim.x) {
@@ -127,10 +129,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         const int z = band * 8 + in_band % high, tile_row = in_band / high;
         const int o1_q = tile_row * 192;
         const int o0_h = z;
-        nt_barrier_wait(empty_Q, parity_Q);
-        nt_barrier_expect(full_Q, 24576);
-        nt_tma_load_3d(in_Q, &map_Q, full_Q, 0, o1_q, o0_h);
-        parity_Q ^= 1;
+        nt_barrier_wait(empty_Q + 8 * slot_Q, parity_Q);
+        nt_barrier_expect(full_Q + 8 * slot_Q, 24576);
+        nt_tma_load_3d(in_Q + slot_Q * 24576, &map_Q, full_Q + 8 * slot_Q, 0, o1_q, o0_h);
+        if (++slot_Q == 2) { slot_Q = 0; parity_Q ^= 1; }
         {  // blocks of t
           const int first_t = 0;
           const int stop_t = 16;
@@ -161,7 +163,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     float t_r[2];
     float t_l[2];
     float t_lse[2];
-    nt_u32 parity_Q = 0;
+    int slot_Q = 0; nt_u32 parity_Q = 0;
     int slot_K = 0; nt_u32 parity_K = 0;
     int slot_V = 0; nt_u32 parity_V = 0;
     if (w == 2) nt_named_arrive(4, 256);
@@ -172,7 +174,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       const int o1_q = tile_row * 192;
       const int o0_h = z;
       const int row0 = o1_q + w * 64 + (warp & 3) * 16 + (lane >> 2);
-      nt_barrier_wait(full_Q, parity_Q);
+      nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
       #pragma unroll
       for (int e = 0; e < 2; e++) {
         t_mu[e] = -nt_inf();
@@ -191,7 +193,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_barrier_wait(full_K + 8 * slot_K, parity_K);
           nt_wgmma_fence();
           {
-            const nt_u64 left = nt_descriptor<128>(in_Q + w * 8192);
+            const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 24576 + w * 8192);
             const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
             #pragma unroll
             for (int k = 0; k < 4; k++) {
@@ -306,7 +308,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_named_sync(4 + w, 256);
           nt_wgmma_fence();
           {
-            const nt_u64 left = nt_descriptor<128>(in_Q + w * 8192);
+            const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 24576 + w * 8192);
             const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
             #pragma unroll
             for (int k = 0; k < 4; k++) {
@@ -375,7 +377,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             }
             t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
           }
-          nt_pin(shared + 57428, t_l[0] + t_l[1]);
+          nt_pin(shared + 82020, t_l[0] + t_l[1]);
           nt_wgmma_wait0_f32_f32_r16(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
           if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
@@ -412,8 +414,8 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           }
         }
       }
-      if (lane == 0) nt_barrier_arrive(empty_Q);
-      parity_Q ^= 1;
+      if (lane == 0) nt_barrier_arrive(empty_Q + 8 * slot_Q);
+      if (++slot_Q == 2) { slot_Q = 0; parity_Q ^= 1; }
       nt_barrier_wait(full_V + 8 * slot_V, parity_V);
       nt_wgmma_fence();
       {
