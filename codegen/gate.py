@@ -133,6 +133,12 @@ def _reasons(kernel: CudaKernel, architecture: str, report: Report) -> list[str]
             f" a thread, {report.registers} registers); a smaller tile is needed"
         )
     found += [w for w in report.warnings if _SERIALISED.search(w)]
+    shared_out = kernel.expected.registers if kernel.expected else 0
+    if report.registers < shared_out:
+        found.append(
+            f"is launched with {report.registers} registers a thread; its roles exchange"
+            f" {shared_out}, and would wait for ever"
+        )
     shared, limit = report.shared + kernel.shared_bytes, shared_limit(architecture)
     if shared > limit:
         found.append(f"needs {shared} bytes of shared memory a block, {limit} are there")

@@ -45,11 +45,14 @@ class Expected:
     `products` warpgroup products in all, and in its main loops, those that hold most of
     them, at most `moves` of descriptors from ordinary to uniform registers, and at least
     `overlapped` pointwise instructions between a wait that leaves products in flight and the next
-    wait. No main loop may wait for each of its products before the next."""
+    wait. No main loop may wait for each of its products before the next. Where roles exchange
+    registers, a block is launched with `registers` a thread, at least: what the greedy wait for
+    would else never come."""
 
     products: int
     moves: int = 4
     overlapped: int = 0
+    registers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

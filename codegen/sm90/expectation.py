@@ -28,7 +28,16 @@ def expected(program: RoleProgram) -> Expected:
     fragments = program.geometry.fragments
     steps = [fragments * _steps(body) for body in bodies]
     work = fragments * max(_overlapped(body) for body in bodies)
-    return Expected(sum(steps), max(_FEW, max(steps) // 2), int(_KEPT * work))
+    return Expected(sum(steps), max(_FEW, max(steps) // 2), int(_KEPT * work), _registers(program))
+
+
+def _registers(program: RoleProgram) -> int:
+    """What the roles have a thread, on average, after they have exchanged registers."""
+    if program.registers is None:
+        return 0
+    producer, consumer = program.registers
+    consumers = program.geometry.consumers
+    return -(-(producer + consumers * consumer) // (1 + consumers))
 
 
 def _steps(body: tuple[Operation, ...]) -> int:

@@ -364,6 +364,16 @@ def test_what_overlaps_or_is_not_aligned() -> None:
             simulate(broken)
 
 
+def test_registers_that_the_roles_take_must_be_there() -> None:
+    """384 threads have 168 each: 40 + 2 x 232 is 3 x 168."""
+    made = replace(program("attention"), registers=(40, 232))
+    assert list(problems(made)) == []
+    (greedy,) = problems(replace(made, registers=(40, 240)))
+    assert "the roles take (40, 240) of 168 registers" in greedy
+    (odd,) = problems(replace(made, registers=(20, 200)))
+    assert "are not possible" in odd
+
+
 def test_a_box_that_brings_other_bytes_than_its_place_has() -> None:
     def change(ring: Ring) -> Ring:
         boxes = tuple(

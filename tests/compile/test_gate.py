@@ -8,7 +8,7 @@ import pytest
 
 from nautile.codegen import gate
 from nautile.codegen.gate import Report
-from nautile.codegen.source import CudaKernel
+from nautile.codegen.source import CudaKernel, Expected
 from nautile.errors import CompileError
 
 LOG = """f.cu(2): warning #177-D: variable "unused" was declared but never referenced
@@ -56,6 +56,7 @@ def test_a_clean_kernel_passes() -> None:
         (replace(KERNEL, grid=(1, 65536, 1)), CLEAN, "grid"),
         (replace(KERNEL, grid=(0, 1, 1)), CLEAN, "grid"),
         (replace(KERNEL, threads=1024), replace(CLEAN, registers=65), "registers"),
+        (replace(KERNEL, expected=Expected(0, registers=41)), CLEAN, "would wait for ever"),
     ],
 )
 def test_what_must_not_be_launched(kernel: CudaKernel, report: Report, reason: str) -> None:
