@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,18 +54,20 @@ class _Share:
     complaint: str = ""
 
 
-def check_blocks(subject: Subject, tiles: Tiles) -> Iterator[Check]:
-    """One check for each kernel that has tile programs. A kernel may compute what another stores
-    anew: where cuts do not hold, everything follows from the program's inputs."""
+def check_blocks(
+    subject: Subject, tiles: Tiles, others: Sequence[tuple[Kernel, Sequence[TileProgram]]] = ()
+) -> Iterator[Check]:
+    """One check for each kernel that has tile programs, and for each of `others`, which are kernels
+    of the plan on other schedules. A kernel may compute what another stores anew: where cuts do not
+    hold, everything follows from the program's inputs."""
     composed: Subject | None = None
-    for kernel in subject.plan.kernels:
-        if kernel.name not in tiles:
-            continue
-        check = _check(subject, kernel, tiles[kernel.name])
+    own = [(k, tiles[k.name]) for k in subject.plan.kernels if k.name in tiles]
+    for number, (kernel, programs) in enumerate([*own, *others]):
+        check = _check(subject, kernel, programs)
         if not check.passed and subject.cut:
             composed = composed or subject.composed()
-            check = _check(composed, kernel, tiles[kernel.name])
-        yield check
+            check = _check(composed, kernel, programs)
+        yield check if number < len(own) else replace(check, name=f"{check.name}, other tiles")
 
 
 def _check(subject: Subject, kernel: Kernel, programs: Sequence[TileProgram]) -> Check:

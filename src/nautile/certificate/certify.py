@@ -12,7 +12,7 @@ from nautile.certificate.meaning import check_meaning, look_up_work, positions_f
 from nautile.certificate.model import Certificate, Check
 from nautile.certificate.subject import Subject, Target, subject_of
 from nautile.codegen.tile import TileProgram
-from nautile.extract.kernel import Plan
+from nautile.extract.kernel import Kernel, Plan
 from nautile.judge import to_json
 from nautile.terms import Output, Program, buffers
 
@@ -32,8 +32,10 @@ def certify(
     seed: int = 0,
     samples: int = 1024,
     numerics: str = "real",
+    others: Sequence[tuple[Kernel, Sequence[TileProgram]]] = (),
 ) -> Certificate:
-    """Check a plan (and the tile programs of its kernels, by kernel name) against its source.
+    """Check a plan (and the tile programs of its kernels, by kernel name) against its source, and
+    `others`: the plan's kernels on other schedules, with their tile programs.
 
     `samples` bounds the elements of one tensor that are compared on ordinary inputs; adversarial
     ones take an eighth of it each. Under the numerics class `fast` no input is large: its
@@ -43,7 +45,7 @@ def certify(
         return Certificate(program.name, (structure,), seed)
     subject = subject_of(program, plan, seed, numerics)
     checks = [structure, *check_meaning(subject, samples=samples)]
-    checks += check_blocks(subject, tile_programs or {})
+    checks += check_blocks(subject, tile_programs or {}, others)
     rounding = check_operands(subject, tile_programs or {})
     checks += [rounding] if rounding else []
     return Certificate(program.name, tuple(checks), seed)
