@@ -191,9 +191,10 @@ def certify(result: Optimization) -> None:
     assert result.plan is not None
     o = result.options
     tiles = {b.kernel.name: b.best.tiles for b in result.built}
+    others = [(b.kernel, b.tiles) for b in result.built if b.kernel.parts != b.best.kernel.parts]
     with threadpool_limits(limits=1, user_api="blas"):
         result.certificate = check(
-            result.program, result.plan, tiles, seed=o.seed, numerics=o.numerics
+            result.program, result.plan, tiles, seed=o.seed, numerics=o.numerics, others=others
         )
 
 

@@ -12,6 +12,7 @@ import pytest
 from nautile import building
 from nautile.building import Compiler
 from nautile.bundle import load_bundle, write_bundle
+from nautile.certificate import certify
 from nautile.codegen import gate
 from nautile.codegen.compile import compile_kernel
 from nautile.codegen.source import CudaKernel
@@ -216,3 +217,17 @@ def test_too_few_registers_for_an_instruction_are_a_refusal() -> None:
     with pytest.raises(CompileError, match="Insufficient registers") as caught:
         compile_kernel(replace(wide, text=text), "sm_90", cache=None)
     assert caught.value.code == "gate"
+
+
+def test_the_portable_tiles_are_certified_too(worker: Worker, emitted: list[CudaKernel]) -> None:
+    emitted.append(_own("own"))
+    result = optimize(GEMM, Options(), worker=worker)
+    assert result.plan is not None
+    assert result.certificate is not None
+    (built,) = result.built
+    assert built.kernel.parts != built.best.kernel.parts
+    names = [c.name for c in result.certificate.checks if c.name.startswith("tile program")]
+    assert names == ["tile program of y", "tile program of y, other tiles"]
+    wrong = [(built.best.kernel, built.tiles)]
+    made = certify(result.program, result.plan, others=wrong)
+    assert [c.name for c in made.checks if not c.passed] == ["tile program of y, other tiles"]
