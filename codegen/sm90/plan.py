@@ -225,24 +225,28 @@ class _Planner:
             body += [Release(stay), Advance(stay)]
         nest = self._alone()
         if self.geometry.alternate and nest is not None:
-            skips = [(r, nest.axes, self._tiles(nest)) for r in self._rings(nest)]
+            skips = [
+                (r, nest.axes, tuple(map(self.structure.program.tiles.__getitem__, nest.axes)))
+                for r in self._rings(nest)
+            ]
             before += [Skip(*s, others="before") for s in skips]
             body += [Skip(*s) for s in skips]
         if self.geometry.alternate or self._takes_turns():
             before.insert(0, PairStart())
         return (*before, Tiles("dynamic" if dynamic else "static", tuple(body), stay))
 
-    def _tiles(self, nest: Nest) -> tuple[int, ...]:
-        return tuple(self.structure.program.tiles[a] for a in nest.axes)
-
     def _uses_stay(self, item: Item) -> bool:
         found = batches(item) if isinstance(item, Nest) else [item]
         return any(isinstance(b, Batch) and self.placement.stays(b) for b in found)
 
     def _takes_turns(self) -> bool:
+        return any(self._in_turn(nest) for nest in self.root.nests)
+
+    def _in_turn(self, nest: Nest) -> bool:
+        """Whether a loop multiplies and computes, so that warpgroups do well to alternate."""
         if not self.options.turns or self.geometry.consumers == 1:
             return False
-        return any(isinstance(i, Nest) and is_skewed(self.structure, i) for i in self.root.items)
+        return bool(nest.batches) and not is_lagged(self.structure, nest)
 
     def _item(self, item: Item, last: Ring | None) -> list[Operation]:
         """The operations of an item of the root; `last` is released with it."""
@@ -282,7 +286,7 @@ class _Planner:
         issue1, held1 = self.values.issues(mixed, self.placement, "begun")
         take0, free0 = _cursor(early)
         take1, free1 = _cursor(late)
-        turn = self._takes_turns()
+        turn = self._in_turn(nest)
         partial = self._partial_first(nest)
         work0 = self._work(nest, True, True)
         work = self._work(nest, not partial, not self._descending(nest))
@@ -371,16 +375,21 @@ class _Planner:
             found += [*self.values.tails(batch, True), *packs]
         else:
             packed = ()
+        issues: list[Operation] = []
+        held: tuple[str, ...] = packed
         for start in ("carried", "fresh"):
             chosen = [
                 c
                 for c in batch.contractions
                 if (start == "carried") == (nest is not None and nest.carries(c))
             ]
-            if chosen:
-                issues, held = self.values.issues(Batch(chosen), self.placement, start, batch)
-                found += [Fence(), *issues, CommitGroup(), WaitGroup(0, (*held, *packed))]
-        return [*found, *free]
+            more, arrays = self.values.issues(Batch(chosen), self.placement, start, batch)
+            issues, held = issues + more, (*arrays, *held)
+        turn = nest is not None and self._in_turn(nest)
+        sync, arrive = ([PairSync()], [PairArrive()]) if turn else ([], [])
+        return [
+            *found, *sync, Fence(), *issues, CommitGroup(), *arrive, WaitGroup(0, held), *free,
+        ]  # fmt: skip
 
 
 def _cursor(ring: Ring | None) -> tuple[list[Operation], list[Operation]]:
