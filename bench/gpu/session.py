@@ -25,6 +25,7 @@ __all__ = ["RECORDED", "Machine", "run", "supervise"]
 # with a CUDA context beyond use.
 DEAD = 4
 RECORDED = (0, 3, DEAD)
+FRUITLESS = 3  # children without a record after which the next would make none either
 Child = Callable[[float], str | None]  # until when; what ended it in a case
 
 
@@ -75,16 +76,22 @@ def _give_up(path: Path, record: Record) -> None:
 
 
 def supervise(cases: Sequence[Case], path: Path, until: float, child: Child) -> list[Record]:
-    """Start children until each case has a record or the time is over; all records."""
+    """Start children until each case has a record, the time is over, or several children in a row
+    made none; all records."""
     write(path, [])
+    fruitless, why = 0, "the time was over"
     while len(done := read(path)) < len(cases) and time.time() < until:
         reason = child(until)
         now = read(path)
+        fruitless = fruitless + 1 if reason and len(now) == len(done) else 0
+        if fruitless == FRUITLESS:
+            why = reason or ""
+            break
         if len(now) < len(cases) and time.time() < until and (reason or len(now) == len(done)):
             reason = reason or "the process left no record"
             write(path, [*now, failure(cases[len(now)], reason)])
     done = read(path)
-    late = [failure(c, "not run: the time was over") for c in cases[len(done) :]]
+    late = [failure(c, f"not run: {why}") for c in cases[len(done) :]]
     records = [*done, *(r | {"not_run": True} for r in late)]
     write(path, records)
     return records

@@ -97,6 +97,20 @@ def test_a_child_that_wrote_why_it_ended_is_followed_by_another(tmp_path: Path) 
     assert [r["error"] for r in found] == ["its kernels do not end"] * 4
 
 
+def test_a_machine_on_which_nothing_runs_is_given_up(tmp_path: Path) -> None:
+    wanted, calls = cases(["grouped"]), []
+
+    def child(until: float) -> str | None:
+        calls.append(until)
+        return "the process ended with status 1"
+
+    found = supervise(wanted, tmp_path / "gpu.json", time.time() + 60, child)
+    assert len(calls) == 3
+    assert [r["case"] for r in found] == [c.name for c in wanted]
+    assert found[-1]["error"] == "not run: the process ended with status 1"
+    assert found[-1]["not_run"]
+
+
 def test_what_there_was_no_time_for_is_said(tmp_path: Path) -> None:
     wanted = cases(["gemm"])
     found = supervise(wanted, tmp_path / "gpu.json", time.time() - 1, lambda until: None)
