@@ -228,6 +228,7 @@ def test_the_portable_tiles_are_certified_too(worker: Worker, emitted: list[Cuda
     assert built.kernel.parts != built.best.kernel.parts
     names = [c.name for c in result.certificate.checks if c.name.startswith("tile program")]
     assert names == ["tile program of y", "tile program of y, other tiles"]
-    wrong = [(built.best.kernel, built.tiles)]
+    doubled = optimize(GEMM.replace("w[c,d])", "w[c,d]) * 2"), Options(), worker=worker)
+    wrong = [(built.kernel, doubled.built[0].tiles)]
     made = certify(result.program, result.plan, others=wrong)
     assert [c.name for c in made.checks if not c.passed] == ["tile program of y, other tiles"]
