@@ -128,7 +128,7 @@ class Beam:
     def _keep(self, c: int, found: list[Partial]) -> list[Partial]:
         slim = self._undominated(found, priced=False)
         if len(slim) > self.width or c in self.classes.roots or self.classes.storable(c):
-            slim = slim[: self.wide * self.width]
+            slim = self._priced(slim)
             for partial in slim:
                 partial.own = self.tiled(partial)
             slim = self._undominated(slim, priced=True)
@@ -139,6 +139,14 @@ class Beam:
                 best.append(extra)
         self.count("beam", max(0, len(slim) - len(best)))
         return best
+
+    def _priced(self, slim: list[Partial]) -> list[Partial]:
+        """The bodies that are priced with tiles: the best ones, and the one that needs least. Where
+        laws make many multiples of a class, that one alone computes it; the others turn what is
+        stored of one multiple into another, and its cost without tiles may be more than with."""
+        best = slim[: self.wide * self.width]
+        least = min(slim, key=lambda p: len(p.needs), default=None)
+        return best if least is None or any(p is least for p in best) else [*best, least]
 
     def _undominated(self, found: list[Partial], *, priced: bool) -> list[Partial]:
         """Best first, without bodies that another beats in needs, cost and passes at once. Ideal

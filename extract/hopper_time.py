@@ -22,6 +22,7 @@ import numpy as np
 from nautile.dtypes import DTYPES
 from nautile.extract.arithmetic import operations, padding, products
 from nautile.extract.body import Body
+from nautile.extract.contractions import Contraction
 from nautile.extract.counting import Counting
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
@@ -78,7 +79,7 @@ class _Pricing:
         flops, tensor = self.one * 0, self.one * 0
         for c in self.body.contractions.values():
             work = products(n, c)
-            flops = flops + work
+            flops = flops + work * self._within_extents(c)
             tensor = tensor + work * padding(n, c, 64, 8, 16) / d.rate(c.operand, "wgmma")
         traffic = moved(n, d, self.one * d.sms)
         seconds, demand = self._time(tensor, vector, special, traffic)
@@ -87,6 +88,14 @@ class _Pricing:
             self.body, d, self.tiles, seconds, demand, traffic.reads, traffic.writes, flops,
             vector, special, b.shared, registers, n.blocks, np.ones(len(seconds), dtype=bool),
         )  # fmt: skip
+
+    def _within_extents(self, c: Contraction) -> Vector:
+        """The share of a contraction's tiles that lies within the extents."""
+        share = self.one
+        for axis in c.left_free | c.right_free:
+            if axis in self.tiles:
+                share = share * axis.extent / (self.counting.count[axis] * self.tiles[axis])
+        return share
 
     def _time(
         self, tensor: Vector, vector: Vector, special: Vector, traffic: Traffic

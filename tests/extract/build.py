@@ -111,12 +111,13 @@ def _rules(*classes: str) -> tuple[rules.Rule, ...]:
     return tuple(rules.load(None, classes=classes))
 
 
-def plan(source: Program, *, device: str = "h200", numerics: str = "real") -> Plan:
+def plan(source: Program, *, device: str | extract.Device = "h200", numerics: str = "real") -> Plan:
     """The chosen plan, saturated in this process."""
+    target = extract.device(device) if isinstance(device, str) else device
     classes = ("exact",) if numerics == "exact" else ("exact", "real")
     regions = extract.cut(source)
     pairs = [(r, saturate(r.outputs, _rules(*classes), in_process=True)) for r in regions]
-    return extract.choose(pairs, source, extract.device(device), numerics=numerics)
+    return extract.choose(pairs, source, target, numerics=numerics)
 
 
 def baseline(source: Program) -> dict[str, float]:
