@@ -18,6 +18,7 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
+from nautile.codegen.sm90.accuracy import absolute, bounded
 from nautile.codegen.sm90.memory import (
     Accumulator,
     Box,
@@ -56,6 +57,7 @@ class Values:
     number: dict[int, int] = field(default_factory=dict)
     precise: bool = False
     narrow: frozenset[str] = frozenset()
+    absolute: frozenset[str] = frozenset()
     fused: dict[str, Map] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,6 +68,7 @@ class Values:
                 self.last[name] = number
         self.precise = any(w.buffer.dtype in ("f32", "f64", "tf32") for w in writes(body))
         self.narrow = narrowed(self.structure)
+        self.absolute = absolute(self.structure)
         self._fuse()
 
     def _fuse(self) -> None:
@@ -320,6 +323,8 @@ class Values:
 
     def _value(self, s: Map, value: Term) -> Term:
         value = reciprocals(self.structure.inline(value), self.structure.columns[s.target.name])
+        if s.target.name in self.narrow & self.absolute:
+            value = bounded(value)
         narrow = carrier(s.target.dtype) != s.target.dtype
         return Cast(s.target.dtype, value) if narrow else value
 
