@@ -111,7 +111,7 @@ class _Band:
 
 def draw(program: Any, work: Work, seed: int) -> dict[str, torch.Tensor]:
     """Fresh inputs by name: as the work wants them, else as the bundle says."""
-    made, generator = {}, torch.Generator("cuda").manual_seed(1000 + seed)
+    made, generator = {}, torch.Generator("cuda").manual_seed(seed)
     for name, buffer in program.role("input").items():
         if name in program.head.defaults:
             value = program.head.defaults[name]

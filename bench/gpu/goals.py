@@ -140,12 +140,10 @@ def _figure(need: Need, record: Record, records: Sequence[Record]) -> float | No
 
 
 def _same(program: str, record: Record, records: Sequence[Record]) -> Record | None:
-    """The correct record of another program at the same sizes."""
-    found = (
-        r
-        for r in records
-        if r["program"] == program and r["shape"] == record["shape"] and r["correct"]
-    )
+    """The correct record of another program of the same group, at the same sizes: groups are
+    measured in one run."""
+    wanted = {"program": program, "shape": record["shape"], "group": record["group"]}
+    found = (r for r in records if r["correct"] and wanted.items() <= r.items())
     return next(found, None)
 
 

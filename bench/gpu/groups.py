@@ -64,8 +64,9 @@ def _attention() -> list[Case]:
 
 
 def _variants() -> list[Case]:
-    lengths = (4096, 16384)
-    return [_square(program, n, 128, "variants") for n in lengths for program in VARIANTS]
+    """Plain attention too: rates are compared within a run."""
+    programs = ("full", "causal", *VARIANTS)
+    return [_square(program, n, 128, "variants") for n in (4096, 16384) for program in programs]
 
 
 def _grouped() -> list[Case]:
@@ -118,9 +119,11 @@ def _rows() -> list[Case]:
 
 
 def _fp8() -> list[Case]:
+    """The bf16 products too: times are compared within a run."""
     products = [Case("fp8", "fp8", "gemm8", dict(zip("MNK", s, strict=True))) for s in SHAPES]
+    wide = [_product("fp8", "gemm", *shape) for shape in SHAPES]
     sizes = ({"B": TOKENS // n, "H": 16, "T": n, "S": n, "D": 128} for n in (4096, 16384))
-    return [*products, *(Case("fp8", "fp8", "attention8", z) for z in sizes)]
+    return [*products, *wide, *(Case("fp8", "fp8", "attention8", z) for z in sizes)]
 
 
 def _corpus() -> list[Case]:

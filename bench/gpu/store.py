@@ -5,7 +5,7 @@ Record ::= group, case, program, dtype, shape {size: n}, correct, gpu, date, ver
            error                                     why there is no figure
          | nautile {Timed, kernels}, variants {name: Timed + Ratio}, peers {name: Timed + Ratio +
            error}, skipped {peer: why}, relative_error, naive_error, tflops, gb_per_s,
-           copy_gb_per_s, of_copy, predicted_ms, smi
+           copy_gb_per_s, of_copy, same_size_copy, predicted_ms, smi, seed, wrong_variants
 Timed  ::= ms, low, high, spread                     figures.summary of the rounds
 Ratio  ::= ratio, ratio_low, ratio_high              its time over that of nautile
 ```

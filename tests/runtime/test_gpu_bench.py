@@ -180,13 +180,14 @@ def test_a_mean_and_the_worst_of_a_grid() -> None:
 
 
 def test_rates_and_times_of_other_programs() -> None:
-    plain = record(square("full", 4096), {}, tflops=600.0)
+    plain = record(square("full", 4096, "variants"), {}, tflops=600.0)
     capped = record(square("softcap", 4096, "variants"), {"flex_attention": 2.5}, tflops=480.0)
-    other = record(square("full", 16384), {}, tflops=100.0)
-    found = verdict("softcap, 4k and 16k", [other, plain, capped], 1)
+    longer = record(square("full", 16384, "variants"), {}, tflops=100.0)
+    elsewhere = record(square("full", 4096), {}, tflops=200.0)
+    found = verdict("softcap, 4k and 16k", [longer, elsewhere, plain, capped], 1)
     assert list(found.figures.values()) == [pytest.approx(0.8)]
     sizes = {"M": 4096, "N": 4096, "K": 4096}
-    wide = record(Case("gemm", "products", "gemm", sizes), {})
+    wide = record(Case("fp8", "products", "gemm", sizes), {})
     small = record(Case("fp8", "fp8", "gemm8", sizes), {})
     small["nautile"] = small["nautile"] | {"ms": 0.5}
     assert verdict("fp8 matrix products", [wide, small]).value == 2.0
