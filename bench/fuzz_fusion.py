@@ -3,17 +3,19 @@
     python bench/fuzz_fusion.py --count 20000 --seed 1 --jobs 2
 
 Programs come in chunks that depend on the seed alone (tests/fusion/random_runs.py). Each finished
-chunk is a line of `out/fuzz_fusion/<seed>.jsonl`: started again, the run goes on where it ended. A
-failure is shrunk once for each kind and the run goes on. `bench/results/fuzz_fusion.json` holds
+chunk is a line of `out/fuzz_fusion/<seed>.jsonl`: started again, the run goes on where it ended,
+and no run tries what another one there has tried of the same source state. A failure is shrunk once
+for each kind and the run goes on. `bench/results/fuzz_fusion.json` holds the runs
 
 ```
-{"count", "programs": distinct ones tried, "clean", "failures": [{"program","numerics","found",
- "shrunk","failures","source"}], "shares": {feature: share}, "numerics": {class: count},
- "seconds": of work, by stage, "seed", "sources": {source state: programs}, "date", "versions"}
+{"programs", "failures": count, "runs": [{"seed", "source", "programs": distinct ones tried,
+ "failures": [{"program","numerics","found","shrunk","failures"}], "shares": {feature: share},
+ "numerics": {class: count}, "seconds": of work, by stage, "wall", "cores", "date", "versions"}]}
 ```
 
-and is written after every chunk. A source state is a digest of all code and laws, so that a run
-over changing code can be told from one over the final state (`--restart` forgets what was done).
+one for each seed and source state (a digest of all code and laws, so that a run over changing code
+can be told from one over the final state); totals are sums. It is written after every chunk, and
+runs that other machines have recorded stay (`--restart` forgets what was done for the seed).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import argparse
 import hashlib
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
@@ -100,7 +103,6 @@ class Runner:
             "program": failed.text,
             "numerics": failed.numerics,
             "found": failed.failures[:4],
-            "source": self.source,
         }
         kind = signature(failed.failures[0])
         if kind not in self.kinds:
@@ -123,32 +125,42 @@ def read(path: Path) -> list[Record]:
     return records
 
 
-def summary(records: list[Record], arguments: argparse.Namespace) -> Record:
-    features: Counter[str] = Counter()
-    seconds: Counter[str] = Counter()
-    sources: Counter[str] = Counter()
-    numerics: Counter[str] = Counter()
+def summaries(records: list[Record], seed: int) -> list[Record]:
+    """One for each source state that the seed's chunks were tried with."""
+    sources = dict.fromkeys(r["source"] for r in records)
+    return [summary([r for r in records if r["source"] == s], seed, s) for s in sources]
+
+
+def summary(records: list[Record], seed: int, source: str) -> Record:
+    totals: dict[str, Counter[str]] = {k: Counter() for k in ("features", "seconds", "numerics")}
     for r in records:
-        features.update(r["features"])
-        seconds.update(r["seconds"])
-        sources[r["source"]] += len(r["digests"])
-        numerics.update(r["numerics"])
-    digests = {d for r in records for d in r["digests"]}
-    failures = [f for r in records for f in r["failures"]]
+        for what, total in totals.items():
+            total.update(r[what])
     tried = sum(len(r["digests"]) for r in records)
+    shares = sorted(totals["features"].items())
     return {
-        "count": arguments.count,
-        "programs": len(digests),
-        "clean": tried - len(failures),
-        "failures": failures,
-        "shares": {k: round(v / max(tried, 1), 4) for k, v in sorted(features.items())},
-        "numerics": dict(numerics),
-        "seconds": {k: round(v, 1) for k, v in seconds.items()},
-        "seed": arguments.seed,
-        "sources": dict(sources),
+        "seed": seed,
+        "source": source,
+        "programs": tried,
+        "failures": [f for r in records for f in r["failures"]],
+        "shares": {k: round(v / max(tried, 1), 4) for k, v in shares},
+        "numerics": dict(totals["numerics"]),
+        "seconds": {k: round(v, 1) for k, v in totals["seconds"].items()},
+        "wall": round(sum(r["wall"] for r in records), 1),
+        "cores": os.cpu_count(),
         "date": time.strftime("%Y-%m-%d %H:%M:%S"),
         "versions": {n: version(n) for n in ("nautile", "egglog", "numpy", "hypothesis")},
     }
+
+
+def merged(path: Path, runs: list[Record]) -> Record:
+    """The recorded runs with these in place of those of their seeds and source states."""
+    new = {(r["seed"], r["source"]): r for r in runs}
+    old = json.loads(path.read_text()).get("runs", []) if path.exists() else []
+    kept = [r for r in old if (r["seed"], r["source"]) not in new]
+    every = [*kept, *runs]
+    count = sum(r["programs"] for r in every)
+    return {"programs": count, "failures": sum(len(r["failures"]) for r in every), "runs": every}
 
 
 _runner: Runner | None = None
@@ -169,15 +181,16 @@ def run(arguments: argparse.Namespace) -> list[Record]:
     if arguments.restart:
         path.unlink(missing_ok=True)
     records = read(path)
+    known = tried_elsewhere(path)
     end = time.monotonic() + arguments.seconds
     number = max((r["chunk"] for r in records), default=-1) + 1
     pool = multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=20)
     with pool, path.open("a") as state:
         while time.monotonic() < end:
-            known = frozenset(d for r in records for d in r["digests"])
-            if len(known) >= arguments.count:
+            own = frozenset(d for r in records for d in r["digests"])
+            if len(own) >= arguments.count:
                 break
-            tasks = [(number + k, arguments.seed, known) for k in range(arguments.jobs)]
+            tasks = [(number + k, arguments.seed, known | own) for k in range(arguments.jobs)]
             number += arguments.jobs
             for record in pool.imap_unordered(_one, tasks):
                 records.append(record)
@@ -187,13 +200,24 @@ def run(arguments: argparse.Namespace) -> list[Record]:
     return records
 
 
+def tried_elsewhere(path: Path) -> frozenset[str]:
+    """The programs that runs of other seeds have tried here, with the code as it is now."""
+    source = source_state()
+    others = [p for p in path.parent.glob("*.jsonl") if p != path]
+    return frozenset(
+        d for p in others for r in read(p) if r["source"] == source for d in r["digests"]
+    )
+
+
 def told(records: list[Record], arguments: argparse.Namespace) -> None:
-    """Write the summary, and a line of progress."""
-    found = summary(records, arguments)
+    """Write the runs, and a line of progress."""
+    runs = summaries(records, arguments.seed)
+    found = merged(arguments.output, runs)
     arguments.output.write_text(json.dumps(found, indent=1) + "\n")
     last = records[-1]
     print(
-        f"{found['programs']} programs, {len(found['failures'])} failures; "
+        f"seed {arguments.seed}: {sum(r['programs'] for r in runs)} programs, "
+        f"{sum(len(r['failures']) for r in runs)} failures; "
         f"chunk {last['chunk']}: {len(last['digests'])} in {last['wall']} s",
         file=sys.stderr,
         flush=True,

@@ -7,9 +7,9 @@ start out as NaN. Values are judged against the float64 reference and the source
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,13 @@ from nautile.extract.kernel import Kernel, Part
 from nautile.inline import Definitions
 from nautile.judge import LARGEST, Verdict, judge
 from nautile.oracle import evaluate
+from nautile.oracle.order import ORDERS, adding
 from nautile.oracle.programs import stored
 from nautile.oracle.scope import BUDGET
 from nautile.oracle.work import work_of
 from nautile.terms import Online, Output, Reduce, apply, reduce_, walk
 
-__all__ = ["check_blocks", "check_operands", "naive_and_reference", "sum_floor"]
+__all__ = ["check_blocks", "check_operands", "coarsest", "naive_and_reference", "sum_floor"]
 
 Array = npt.NDArray[Any]
 Tiles = Mapping[str, Sequence[TileProgram]]
@@ -41,6 +42,7 @@ _LOADS = 1 << 21
 _LONGEST_BLOCK = 1 << 30  # products that one block may form to be interpreted
 _LONGEST_READ = 1 << 33  # the same with what it reads of other kernels' results
 _MOVES = 3
+_FEW = 64  # values that may all be lucky
 _LAST_PLACE, _NARROW = 2.0**-22, 2.0**-8
 _STEP = 1 << 16  # products in the time that one step of a loop takes besides
 
@@ -267,22 +269,60 @@ def _worst(
     """The naive values with the largest errors of several evaluations, inputs moved in their last
     place (and as far as a narrow type rounds, where something is rounded to one). Few values that
     hang on one rounding may all be lucky in a single evaluation."""
+    evaluated = _naively(subject, target, grid)
+    first = subject.moved(case, 0, _LAST_PLACE)
+    others = [evaluated(subject.drawn(case), "f32"), evaluated(first, "mma")]
+    others += [evaluated(subject.moved(case, n, _LAST_PLACE), "mma") for n in range(1, _MOVES)]
+    if not np.array_equal(evaluated(first, "f32", casts=False), others[1], equal_nan=True):
+        others.append(evaluated(subject.moved(case, 0, _NARROW), "mma"))
+    return _furthest(reference, naive, others)
+
+
+class _Naively(Protocol):
+    def __call__(self, drawn: Drawn, precision: str, *, casts: bool = True) -> Array: ...
+
+
+def _naively(subject: Subject, target: Target, grid: Grid, budget: int = BUDGET) -> _Naively:
+    """Evaluation of a target on given tensors, rounded to its stored type."""
     side = subject.source if target.named else subject.chosen
 
-    def evaluated(drawn: Drawn, precision: str, casts: bool = True) -> Array:
-        fetch = side.fetch(drawn, precision, casts=casts)
+    def evaluated(drawn: Drawn, precision: str, *, casts: bool = True) -> Array:
+        fetch = side.fetch(drawn, precision, casts=casts, budget=budget)
         found = evaluate(target.term, fetch, grid, precision=precision, casts=casts)
-        return stored(found, target.output.buffer.dtype)
+        return found if precision == "f64" else stored(found, target.output.buffer.dtype)
 
-    first = subject.moved(case, 0, _LAST_PLACE)
-    errors = [evaluated(subject.drawn(case), "f32"), evaluated(first, "mma")]
-    errors += [evaluated(subject.moved(case, n, _LAST_PLACE), "mma") for n in range(1, _MOVES)]
-    if not np.array_equal(evaluated(first, "f32", casts=False), errors[1], equal_nan=True):
-        errors.append(evaluated(subject.moved(case, 0, _NARROW), "mma"))
-    for other in errors:
+    return evaluated
+
+
+def _furthest(reference: Array, naive: Array, others: Iterable[Array]) -> Array:
+    """Place by place the finite value that is furthest off."""
+    for other in others:
         further = _error(other, reference) > _error(naive, reference)
         naive = np.where(further & np.isfinite(naive), other, naive)
     return naive
+
+
+def coarsest(
+    subject: Subject, target: Target, grid: Grid, case: str, budget: int
+) -> tuple[Array, Array]:
+    """The float64 values, and the naive ones with the largest errors that any order of adding makes
+    (see oracle.order): what a correct kernel may lose on a machine whose order nobody knows. Where
+    few values are compared, the errors made on inputs as near as a narrow type tells apart count,
+    too: a single evaluation of a few roundings may be lucky in all of them."""
+    reference, naive = naive_and_reference(subject, target, grid, case, budget)
+    if reference.dtype.kind != "f":
+        return reference, naive
+    evaluated = _naively(subject, target, grid, budget)
+    others = [evaluated(subject.drawn(case), "f32")]
+    for order in ORDERS[1:]:
+        fresh = subject.again(case)
+        with adding(order):
+            others.append(evaluated(fresh, "mma"))
+    if reference.size <= _FEW:
+        for number in range(1 if is_costly(subject, target) else _MOVES):
+            near = subject.moved(case, number, _NARROW)
+            others.append(reference + evaluated(near, "mma") - evaluated(near, "f64", casts=False))
+    return reference, _furthest(reference, naive, others)
 
 
 def _cancelled(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nautile.certificate.blocks import check_blocks, check_operands, naive_and_reference, sum_floor
+from nautile.certificate.blocks import check_blocks, check_operands, coarsest, sum_floor
 from nautile.certificate.meaning import check_meaning, look_up_work, positions_for
 from nautile.certificate.model import Certificate, Check
 from nautile.certificate.subject import Subject, Target, subject_of
@@ -79,9 +79,10 @@ def _unlike(wanted: Output, made: Output | None) -> str:
 
 def expected(program: Program, plan: Plan, *, seed: int = 0, samples: int = 512) -> dict[str, Any]:
     """What a GPU must give, as JSON: for each case how inputs are drawn (`kinds`, see samples.py),
-    and for each output a grid of positions (one list an axis), the float64 `reference` and `naive`
-    values over it in row-major order, and the extra `floor` that the judge is given. Outputs that
-    would take minutes to look at (2**34 products, or 2**26 other elements) are left out."""
+    and for each output a grid of positions (one list an axis), over it in row-major order the
+    float64 `reference` and the `naive` values, those that are furthest off of several evaluations,
+    and the extra `floor` that the judge is given. Outputs that would take minutes to look at (2**34
+    products, or 2**26 other elements) are left out."""
     subject = subject_of(program, plan, seed, cuts=False)
     targets = [t for t in subject.targets if _is_output(program, t)]
     work = {t: look_up_work(subject, t, _GPU_CASES[0], samples) for t in targets}
@@ -103,7 +104,7 @@ def _expected_case(
     outputs = []
     for target in targets:
         grid = positions_for(subject, target, case, samples)
-        reference, naive = naive_and_reference(subject, target, grid, case, _BUDGET)
+        reference, naive = coarsest(subject, target, grid, case, _BUDGET)
         outputs.append(
             {
                 "buffer": target.output.buffer.name,

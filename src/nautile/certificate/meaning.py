@@ -183,7 +183,7 @@ def _compare(subject: Subject, target: Target, case: str, limit: int) -> Agreeme
 def _reach(subject: Subject, target: Target, case: str, grid: Grid, expected: Array) -> Array:
     """How far the source's float64 values may be off: what inputs that are moved by a millionth
     move them, divided by a million, or a small part of what float32 loses on those. A sum of
-    deviations from their mean is 0 but for roundings, of which a single evaluation may have none."""
+    deviations from their mean is 0 but for roundings, of which one evaluation may have none."""
     far = np.zeros(expected.shape)
     for number in range(2):
         moved = subject.moved(case, number, _MOVED)

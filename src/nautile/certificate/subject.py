@@ -154,6 +154,10 @@ class Subject:
             self.tensors[case] = Drawn(self.seed, self.kinds(case), self.answers)
         return self.tensors[case]
 
+    def again(self, case: str) -> Drawn:
+        """The same tensors, without what was computed of them."""
+        return Drawn(self.seed, self.kinds(case), kept=self.drawn(case).kept)
+
     def moved(self, case: str, number: int, by: float) -> Drawn:
         """The tensors of a case, moved by up to the share `by`."""
         return Moved(self.seed, self.kinds(case), number=number, by=by)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from nautile.oracle.order import added, multiplied
 from nautile.oracle.values import Array, Value, align, widest
 from nautile.terms import Apply, Axis, Reduce, Term
 
@@ -106,7 +107,7 @@ def _join(left: Value, right: Value, summed: set[Axis]) -> Value:
     x = _matrix(left, (batch, rows, inner), size)
     y = _matrix(right, (batch, inner, columns), size)
     with np.errstate(all="ignore"):
-        product = np.matmul(x, y)
+        product = multiplied(x, y)
     order = batch + rows + columns
     return _sorted(order, product.reshape([size[a] for a in order]))
 
@@ -128,6 +129,8 @@ def _sum_out(value: Value, axes: Collection[Axis]) -> Value:
     places = tuple(i for i, a in enumerate(value.axes) if a in axes)
     if not places:
         return value
+    array = value.array
     with np.errstate(all="ignore"):
-        array = value.array.sum(axis=places)
+        for place in reversed(places):
+            array = added(array, place)
     return Value(tuple(a for a in value.axes if a not in axes), np.asarray(array))

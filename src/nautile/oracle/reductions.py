@@ -9,6 +9,7 @@ import numpy as np
 
 from nautile.oracle.contraction import contract, factors_of
 from nautile.oracle.operands import NARROW, rounded, stored_type
+from nautile.oracle.order import added
 from nautile.oracle.scope import Positions, Scope, pieces, sizes, weight
 from nautile.oracle.values import Value, cast, constant, operate
 from nautile.terms import Axis, Reduce, Term
@@ -99,7 +100,7 @@ def fold(monoid: str, body: Value, axis: Axis, at: Positions) -> Folded:
 
 
 _FOLD: dict[str, Callable[..., Any]] = {
-    "sum": np.sum,
+    "sum": added,
     "prod": np.prod,
     "max": np.max,
     "min": np.min,

@@ -165,7 +165,8 @@ def _steps(
 ) -> Iterator[Array]:
     """The states of the stream. A run of positions at which every repair is 1 is summed at once
     (its last state alone, where `whole`: then only the last matters)."""
-    moved = body if offset is None else body + offset.astype(body.dtype, copy=False)
+    with np.errstate(all="ignore"):
+        moved = body if offset is None else body + offset.astype(body.dtype, copy=False)
     plain = (repair == 1).reshape(len(repair), -1).all(axis=1)
     ends = [*np.flatnonzero(~plain), len(body)]
     j = 0
