@@ -23,6 +23,7 @@ from .peers.contestant import Outputs, Tensors, Work
 
 __all__ = ["FLOORS", "TYPES", "Truth", "draw", "relative", "truth_of", "verdict"]
 
+DEVICE = "cuda"
 GUARD = 1 << 20  # bytes on either side of an output
 HANG_SECONDS = 10.0
 TYPES = {
@@ -100,7 +101,7 @@ class _Band:
     """An output between two guard bands."""
 
     def __init__(self, buffer: Any) -> None:
-        self.raw = torch.empty(buffer.nbytes + 2 * GUARD, dtype=torch.uint8, device="cuda")
+        self.raw = torch.empty(buffer.nbytes + 2 * GUARD, dtype=torch.uint8, device=DEVICE)
         self.bytes = self.raw[GUARD : GUARD + buffer.nbytes]
         self.tensor = self.bytes.view(TYPES[buffer.dtype]).view(buffer.shape)
 
@@ -111,13 +112,13 @@ class _Band:
 
 def draw(program: Any, work: Work, seed: int) -> dict[str, torch.Tensor]:
     """Fresh inputs by name: as the work wants them, else as the bundle says."""
-    made, generator = {}, torch.Generator("cuda").manual_seed(seed)
+    made, generator = {}, torch.Generator(DEVICE).manual_seed(seed)
     for name, buffer in program.role("input").items():
         if name in program.head.defaults:
             value = program.head.defaults[name]
-            made[name] = torch.tensor(value, device="cuda", dtype=TYPES[buffer.dtype])
+            made[name] = torch.tensor(value, device=DEVICE, dtype=TYPES[buffer.dtype])
             continue
-        tensor = torch.empty(buffer.shape, dtype=TYPES[buffer.dtype], device="cuda")
+        tensor = torch.empty(buffer.shape, dtype=TYPES[buffer.dtype], device=DEVICE)
         kind = _kind(work.scales.get(name), program.head.kinds.get(name, "normal"), buffer.dtype)
         flat = tensor.view(-1)
         for part in flat.split(1 << 26):  # bounds what the generator needs besides
@@ -147,9 +148,9 @@ def _random(kind: tuple[str, float, float], shape: Any, generator: Any) -> torch
     word, first, second = kind
     if word == "integers":
         return torch.randint(
-            int(first), max(int(first) + 1, int(second)), shape, device="cuda", generator=generator
+            int(first), max(int(first) + 1, int(second)), shape, device=DEVICE, generator=generator
         )
     if word == "uniform":
-        drawn = torch.rand(shape, device="cuda", generator=generator)
+        drawn = torch.rand(shape, device=DEVICE, generator=generator)
         return first + (second - first) * drawn
-    return torch.randn(shape, device="cuda", generator=generator) * first
+    return torch.randn(shape, device=DEVICE, generator=generator) * first
