@@ -17,6 +17,7 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from nautile.built import Built, Implementation, Step
+from nautile.dtypes import DTYPES
 from nautile.errors import CompileError, LoweringError
 from nautile.options import Options
 
@@ -95,9 +96,22 @@ def _own(kernel: Kernel, options: Options) -> Iterator[Implementation]:
         rows = zip(*(_emitted(program, kernel.path) for program in tiles), strict=False)
         for number, made in enumerate(rows):
             steps = (Step((t,), cuda) for t, cuda in zip(tiles, made, strict=True))
-            yield Implementation(kernel, tuple(steps), number)
+            if all(_reaches(cuda, kernel) for cuda in made):
+                yield Implementation(kernel, tuple(steps), number)
     except LoweringError:
         return
+
+
+def _reaches(cuda: CudaKernel, kernel: Kernel) -> bool:
+    """Whether the kernel's tensor maps are such as the driver encodes, and end with their tensors:
+    bounds of places are not always tight."""
+    from nautile.bundle.launches import refusal
+    from nautile.terms import buffers
+
+    stored = {o.buffer.name: o.buffer for o in kernel.outputs}
+    read = {b.name: b for b in buffers(*(o.term for o in kernel.outputs))}
+    known = {n: b.size * DTYPES[b.dtype].bytes for n, b in (stored | read).items()}
+    return all(not refusal(view, known.get(view.buffer, 0)) for view in cuda.maps)
 
 
 def _emitted(program: TileProgram, path: str) -> Iterable[CudaKernel]:

@@ -15,7 +15,7 @@ from nautile.bundle import load_bundle, write_bundle
 from nautile.certificate import certify
 from nautile.codegen import gate
 from nautile.codegen.compile import compile_kernel
-from nautile.codegen.source import CudaKernel
+from nautile.codegen.source import CudaKernel, TensorMap
 from nautile.codegen.tile import TileProgram
 from nautile.errors import CompileError, LoweringError
 from nautile.stages import Built, Options, optimize
@@ -217,6 +217,16 @@ def test_too_few_registers_for_an_instruction_are_a_refusal() -> None:
     with pytest.raises(CompileError, match="Insufficient registers") as caught:
         compile_kernel(replace(wide, text=text), "sm_90", cache=None)
     assert caught.value.code == "gate"
+
+
+@pytest.mark.parametrize(("rows", "own"), [(2048, 1), (2049, 0)])
+def test_a_map_that_ends_beyond_its_tensor_is_not_taken(
+    worker: Worker, emitted: list[CudaKernel], rows: int, own: int
+) -> None:
+    view = TensorMap("x", "bf16", (2048, rows), (4096,), (64, 8))
+    emitted.append(replace(_own("own"), maps=(view,)))
+    (built,) = optimize(GEMM, Options(), worker=worker).built
+    assert len(built.better) == own
 
 
 def test_the_portable_tiles_are_certified_too(worker: Worker, emitted: list[CudaKernel]) -> None:

@@ -46,7 +46,15 @@ from nautile.errors import BundleError
 if TYPE_CHECKING:
     from nautile.bundle.manifest import Buffer
 
-__all__ = ["Implementation", "Kernel", "Launch", "check_launch", "launch", "launch_of_format_1"]
+__all__ = [
+    "Implementation",
+    "Kernel",
+    "Launch",
+    "check_launch",
+    "launch",
+    "launch_of_format_1",
+    "refusal",
+]
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_THREADS = 1024
@@ -191,15 +199,25 @@ def _map(row: Mapping[str, Any], where: str) -> TensorMap:
 
 
 def _check_map(made: TensorMap, where: str) -> None:
-    """What cuTensorMapEncodeTiled asks of a map's fields together."""
-    rank, inner = len(made.extents), made.box[0] * ITEM_BYTES[made.dtype] if made.box else 0
-    if not 1 <= rank <= 5 or len(made.box) != rank or len(made.strides) != rank - 1:
-        ranks = [rank, len(made.strides), len(made.box)]
-        raise wrong(f"{where}: ranks", ranks, "1 to 5 extents and boxes, a stride less")
-    if made.offset % 16 or any(s % 16 for s in made.strides):
-        raise wrong(f"{where}: strides", [made.offset, *made.strides], "multiples of 16 bytes")
-    if inner % 16 or inner > (made.swizzle or MAX_SHARED):
-        raise wrong(f"{where}.box", inner, "a multiple of 16 bytes, at most the swizzle")
+    reason = refusal(made)
+    if reason:
+        raise wrong(where, made, reason)
+
+
+def refusal(view: TensorMap, nbytes: int = MAX_BYTES) -> str:
+    """What cuTensorMapEncodeTiled would not take of a map's fields together, or where the view
+    ends beyond a buffer of `nbytes`; empty if nothing is wrong."""
+    rank, item = len(view.extents), ITEM_BYTES[view.dtype]
+    if not 1 <= rank <= 5 or len(view.box) != rank or len(view.strides) != rank - 1:
+        return "1 to 5 extents, as many boxes, a stride less"
+    if view.offset % 16 or any(s % 16 for s in view.strides):
+        return "offset and strides in multiples of 16 bytes"
+    inner = view.box[0] * item
+    if inner % 16 or inner > (view.swizzle or MAX_SHARED):
+        return "a box whose rows are multiples of 16 bytes and at most the swizzle"
+    last = sum((n - 1) * s for n, s in zip(view.extents[1:], view.strides, strict=True))
+    end = view.offset + last + view.extents[0] * item
+    return f"an end within {nbytes} bytes, not at {end}" if end > nbytes else ""
 
 
 def check_launch(
@@ -215,15 +233,8 @@ def check_launch(
             if buffers[made.program, name].role == "input":
                 raise BundleError(f"{where}: would clear the input '{name}'")
         for view in kernel.maps:
-            _check_reach(view, buffers[made.program, view.buffer], where)
+            reason = refusal(view, buffers[made.program, view.buffer].nbytes)
+            if reason:
+                raise BundleError(f"{where}: a map of '{view.buffer}' needs {reason}")
         for name in (kernel.source, *kernel.cubins.values()):
             known(name, files, where, "file")
-
-
-def _check_reach(view: TensorMap, buffer: Buffer, where: str) -> None:
-    last = sum((n - 1) * s for n, s in zip(view.extents[1:], view.strides, strict=True))
-    end = view.offset + last + view.extents[0] * ITEM_BYTES[view.dtype]
-    if end > buffer.nbytes:
-        raise BundleError(
-            f"{where}: a map of '{buffer.name}' ends at byte {end}, the tensor at {buffer.nbytes}"
-        )
