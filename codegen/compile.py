@@ -127,10 +127,10 @@ def _read_machine(kernel: CudaKernel, made: Compiled, folder: Path | None) -> Co
     kept = cubin_cache.get(folder, key)
     code = sass.from_json(kept[1]) if kept else None
     if code is None:
-        code = sass.read(made.cubin, kernel.name)
-        if code is None:
-            why = "cannot read it" if sass.disassembler() else "is not installed"
-            text = f"the machine code of {kernel.name} was not checked: nvdisasm {why}"
+        try:
+            code = sass.read(made.cubin, kernel.name)
+        except sass.UnreadError as error:
+            text = f"the machine code of {kernel.name} was not checked: {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
             return replace(made, unread=text)
         cubin_cache.put(folder, key, b"", sass.to_json(code))

@@ -7,7 +7,7 @@ innermost loops that hold products (HGMMA; QGMMA of 8-bit operands). Loops are n
 the control-flow graph, so that code which the compiler laid out of line counts where it runs.
 
 nvdisasm comes with the CUDA toolkit or the wheel nvidia-cuda-nvdisasm; where there is none, `read`
-answers None. Instructions: CUDA Binary Utilities, "Instruction Set Reference", Hopper.
+says so. Instructions: CUDA Binary Utilities, "Instruction Set Reference", Hopper.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "VERSION",
     "MachineCode",
     "MainLoop",
+    "UnreadError",
     "disassembler",
     "from_json",
     "listing",
@@ -37,7 +38,7 @@ __all__ = [
 
 VERSION = "2"  # of what `read` finds: what a cache kept of another version is read again
 
-_SECONDS = 60.0
+_SECONDS = 120.0
 _PACKAGE = "nvidia-cuda-nvdisasm"
 _POINTWISE = frozenset(
     """FADD FMUL FFMA FMNMX FSEL FSETP FSET FRND FCHK F2F F2FP F2I I2F I2FP MUFU HADD2 HMUL2 HFMA2
@@ -103,19 +104,24 @@ class _Instruction:
         return True
 
 
-def read(cubin: bytes, kernel: str) -> MachineCode | None:
-    """What the machine code of `kernel` shows; None where no disassembler is installed, or it
-    cannot read the cubin, or the cubin holds no such kernel."""
-    text = listing(cubin)
-    rows = None if text is None else _section(text, kernel)
-    return None if rows is None else _describe(*_parse(rows))
+class UnreadError(Exception):
+    """Machine code could not be read; the message tells why."""
 
 
-def listing(cubin: bytes) -> str | None:
-    """The disassembly of a cubin, or None."""
+def read(cubin: bytes, kernel: str) -> MachineCode:
+    """What the machine code of `kernel` shows. UnreadError where no disassembler is installed, or
+    it cannot read the cubin, or the cubin holds no such kernel."""
+    rows = _section(listing(cubin), kernel)
+    if rows is None:
+        raise UnreadError(f"nvdisasm shows no code of {kernel}")
+    return _describe(*_parse(rows))
+
+
+def listing(cubin: bytes) -> str:
+    """The disassembly of a cubin. UnreadError where there is none."""
     program = disassembler()
     if program is None:
-        return None
+        raise UnreadError("nvdisasm is not installed")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -124,9 +130,11 @@ def listing(cubin: bytes) -> str | None:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_SECONDS, check=False
             )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-    return done.stdout if done.returncode == 0 else None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnreadError(f"nvdisasm did not run ({error})") from error
+    if done.returncode != 0:
+        raise UnreadError(f"nvdisasm failed ({done.returncode}) {done.stderr.strip()[:200]}")
+    return done.stdout
 
 
 @lru_cache(maxsize=1)

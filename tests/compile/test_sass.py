@@ -57,7 +57,8 @@ def test_a_loop_has_the_code_that_runs_in_it_wherever_it_lies(
     loop = MainLoop(15, products=2, moves=1, copies=1, waits=2, overlapped=(2,))
     assert code == MachineCode(20, products=2, local=1, loops=(loop,))
     assert sass.read(b"", "other") == MachineCode(1, 0, 0)
-    assert sass.read(b"", "absent") is None
+    with pytest.raises(sass.UnreadError, match="no code of absent"):
+        sass.read(b"", "absent")
 
 
 def test_a_pinned_wait_stays_below_the_pointwise_work(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_without_a_disassembler_the_report_decides_and_says_so(
 
 def test_a_disassembler_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sass, "disassembler", lambda: Path("/bin/false"))
-    with pytest.warns(RuntimeWarning, match="nvdisasm cannot read it"):
+    with pytest.warns(RuntimeWarning, match="chain was not checked: nvdisasm failed"):
         compile_kernel(chain(Expected(9)), cache=None)
 
 
