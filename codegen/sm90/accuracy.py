@@ -2,8 +2,8 @@
 
 `exp(c (x - m))` has the relative error that c x has as an absolute one. Where x is rounded to 16
 bits after its exponential, tanh may be 2 sigmoid(2 x) - 1, which has absolute errors of some 1e-7
-and is less exact, relatively, near 0. A value qualifies where all that reads it are exponentials of linear
-terms with factors below `LARGEST`, comparisons, extremes that qualify, and values that do.
+and is less exact, relatively, near 0. A value qualifies where all that reads it are exponentials of
+linear terms with factors below `LARGEST`, comparisons, extremes that qualify, and values that do.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from nautile.codegen.sm90.memory import (
     Issue,
     Mask,
     MaskTail,
+    Next,
     Operation,
     PairArrive,
     PairStart,
@@ -96,12 +97,31 @@ class Consumer(Role):
         first, step = (self.warpgroup, geometry.consumers) if geometry.alternate else (0, 1)
         for tile in range(first, len(self.machine.trips), step):
             self.tile = tile
-            if op.order == "dynamic" and not isinstance(op.body[0], WaitFull):
+            begin = op.first.waits if op.first else op.body
+            if op.order == "dynamic" and not isinstance(begin[0], WaitFull):
                 raise ScheduleError("a dynamic number is used before it has been waited for")
+            if op.first and tile == first:
+                yield from self._body((*op.first.waits, *op.first.products))
             yield from self._body(op.body)
-        if op.order == "dynamic" and op.carrier is not None:
+        if op.order == "dynamic" and op.carrier is not None and not op.first:
             self.tile = len(self.machine.trips)
             yield from self._full(op.carrier)
+
+    def _next(self, op: Next) -> Iterator[str]:
+        """The next tile's beginning, or the number that tells that there is none."""
+        carrier = self._carrier()
+        self.tile += 1
+        if self.tile < len(self.machine.trips):
+            yield from self._body((*op.waits, *op.products))
+        else:
+            if carrier is not None and self._dynamic():
+                yield from self._full(carrier)
+            yield from self._body(tuple(o for o in op.products if isinstance(o, CommitGroup)))
+        self.tile -= 1
+
+    def _dynamic(self) -> bool:
+        found = self.machine.program.consumer
+        return any(isinstance(o, Tiles) and o.order == "dynamic" for o in found)
 
     def _body(self, body: tuple[Operation, ...]) -> Iterator[str]:
         for op in body:
@@ -112,6 +132,8 @@ class Consumer(Role):
         match op:
             case Stream():
                 yield from self._stream(op)
+            case Next():
+                yield from self._next(op)
             case WaitFull(ring):
                 yield from self._full(ring)
             case PairSync():
@@ -282,8 +304,10 @@ class Consumer(Role):
                 self.unpinned = ""
             case Store(_, _, source):
                 held.use(source)
+                self.unpinned = ""
             case StoreTile():
                 self._refs(op.value)
+                self.unpinned = ""
             case _:
                 raise ScheduleError(f"{type(op).__name__} is no operation of a consumer")
 

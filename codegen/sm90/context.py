@@ -33,6 +33,7 @@ class Context(Common):
     waits: dict[str, Waiting] = field(default_factory=dict)
     spelled: dict[str, str] = field(default_factory=dict)
     leaves: dict[str, Fragment] = field(default_factory=dict)
+    total: int = 0
     block: str = ""
     first: str = ""
     whole: str = ""

@@ -48,6 +48,7 @@ def emit_hopper_variants(
         replace(options, alternate=not first.geometry.alternate),
         replace(options, descending=False),
         replace(options, turns=False),
+        replace(options, ahead=False),
     ):
         try:
             made = memory_program(program, other)

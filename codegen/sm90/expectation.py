@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nautile.codegen.memory import FoldRow, Pointwise
-from nautile.codegen.sm90.memory import Issue, Operation, Pin, RoleProgram, Stream, Tiles, WaitGroup
+from nautile.codegen.sm90.memory import (
+    Issue,
+    Next,
+    Operation,
+    Pin,
+    RoleProgram,
+    Stream,
+    Tiles,
+    WaitGroup,
+)
 from nautile.codegen.sm90.wgmma import DEPTH
 from nautile.codegen.source import Expected
 from nautile.codegen.tile import Bounds, Ref
@@ -50,7 +59,9 @@ def _bodies(body: tuple[Operation, ...]) -> Iterator[tuple[Operation, ...]]:
     yield body
     for op in body:
         if isinstance(op, Tiles):
-            yield from _bodies(op.body)
+            yield from _bodies(op.body if op.first is None else (op.first, *op.body))
+        if isinstance(op, Next):
+            yield op.products
         if isinstance(op, Stream):
             yield op.first
             if not op.first or not _is_single(op):

@@ -34,12 +34,14 @@ from nautile.codegen.sm90.memory import (
     Issue,
     Mask,
     MaskTail,
+    Next,
     Operation,
     PairArrive,
     PairStart,
     PairSync,
     Pin,
     Release,
+    Ring,
     RoleProgram,
     Skip,
     StoreTile,
@@ -232,6 +234,8 @@ def _operation(ctx: Context, op: Operation) -> None:
     match op:
         case Tiles():
             _tiles(ctx, op)
+        case Next():
+            _next(ctx, op)
         case Stream():
             _stream(ctx, op)
         case WaitEmpty(ring):
@@ -298,6 +302,9 @@ def _tiles(ctx: Context, op: Tiles) -> None:
     when it is full."""
     total = prod(-(-a.extent // t) for a, t in ctx.roles.grid)
     geometry = ctx.roles.geometry
+    if op.first:
+        _begun_tiles(ctx, op, total)
+        return
     if op.order == "static":
         start, step = "blockIdx.x", "gridDim.x"
         if geometry.alternate and not any(isinstance(o, Fill) for o in operations(op.body)):
@@ -316,10 +323,51 @@ def _tiles(ctx: Context, op: Tiles) -> None:
     ctx.emit("}")
 
 
+def _begun_tiles(ctx: Context, op: Tiles, total: int) -> None:
+    """Tiles each of which is begun before the one before it ends."""
+    dynamic = op.order == "dynamic"
+    ctx.total = total
+    assert op.first is not None
+    ctx.emit("int number = blockIdx.x;" if not dynamic else "int number;")
+    _begin(ctx, op, op.first, "number")
+    ctx.emit(f"while (number < {total}) {{")
+    ctx.emit("int next;" if dynamic else "const int next = number + gridDim.x;")
+    origins(ctx)
+    _body(ctx, op.body)
+    ctx.emit("number = next;", "}")
+
+
+def _next(ctx: Context, op: Next) -> None:
+    """In a dynamic order, the number lies in the slot that is waited for first."""
+    _begin(ctx, next(o for o in ctx.roles.consumer if isinstance(o, Tiles)), op, "next")
+
+
+def _begin(ctx: Context, tiles: Tiles, op: Next, name: str) -> None:
+    waits = op.waits
+    if tiles.order == "dynamic":
+        _operation(ctx, waits[0])
+        ctx.emit(f"{name} = {_handed_on(ctx, tiles.carrier)};")
+        waits = waits[1:]
+    ctx.emit(f"if ({name} < {ctx.total}) {{")
+    _body(ctx, waits)
+    ctx.emit("}")
+    _body(ctx, op.products)
+
+
+def _handed_on(ctx: Context, carrier: Ring | None) -> str:
+    assert carrier is not None
+    return f"nt_uniform(lane == 0 ? nt_load4({_word(ctx, carrier)}) : 0)"
+
+
+def _word(ctx: Context, carrier: Ring) -> str:
+    """Where the carrier's slot keeps a tile's number."""
+    slot = f" + 8 * slot_{carrier.name}" * (carrier.stages > 1)
+    return f"shared + {ctx.roles.words}{slot}"
+
+
 def _number(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
     """Only the lane that releases the slot reads the word that the producer writes again then."""
-    word = f"shared + {ctx.roles.words}"
-    word += f" + 8 * slot_{op.ring.name}" * (op.ring.stages > 1)
+    word = _word(ctx, op.ring)
     if isinstance(op, WaitEmpty):
         ctx.emit(
             "const int number = atomicAdd(counter, 1);",
@@ -332,7 +380,7 @@ def _number(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
         )
         return
     ctx.emit(
-        f"const int number = nt_uniform(lane == 0 ? nt_load4({word}) : 0);",
+        f"const int number = {_handed_on(ctx, op.ring)};",
         f"if (number >= {total}) break;",
     )
 

@@ -7,7 +7,9 @@ Ring        ::= stages of a slot that holds Boxes, with a full and an empty barr
 Box         ::= a tile as TMA brings it: panels of 128 bytes x rows, swizzled, and where it lies
 Accumulator ::= an array of registers; the values that lie in it are ranges of it, each from where
                 the one before is no longer needed, or side by side where contractions are joined
-Operation   ::= Tiles(body)                      the output tiles of this block, one after another
+Operation   ::= Tiles(body, first)               the output tiles of this block, one after another;
+                                                 `first` before the first of them
+              | Next(waits, products)            the first products of the next tile
               | Stream(axes, bounds, first, body)
                                                  the blocks of a nest of axes: `first` for the first
                                                  block if given, `body` for each of the others
@@ -74,6 +76,7 @@ __all__ = [
     "Issue",
     "Mask",
     "MaskTail",
+    "Next",
     "Operation",
     "PairArrive",
     "PairStart",
@@ -95,11 +98,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """`order` is "static" or "dynamic"; `carrier` the ring whose slot hands on a dynamic number."""
+    """`order` is "static" or "dynamic"; `carrier` the ring whose slot hands on a dynamic number.
+    `first` begins the first tile, as a Next in `body` begins every later one."""
 
     order: str
     body: tuple[Operation, ...]
     carrier: Ring | None = None
+    first: Next | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The beginning of the next tile ahead of the end of this one; in a dynamic order the carrier's
+    WaitFull, the first of the `waits`, tells whether there is one. Where there is none, nothing is
+    waited for, and the `products` are of whatever lies in the slots: nobody reads them. (ptxas
+    loses track of products that are issued on one path of two.)"""
+
+    waits: tuple[Operation, ...]
+    products: tuple[Operation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +272,7 @@ class StoreTile:
 
 Operation = (
     Tiles
+    | Next
     | Stream
     | WaitEmpty
     | Fill
@@ -315,7 +332,10 @@ def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:
     for op in body:
         yield op
         if isinstance(op, Tiles):
+            yield from operations((op.first,) if op.first else ())
             yield from operations(op.body)
+        if isinstance(op, Next):
+            yield from (*op.waits, *op.products)
         if isinstance(op, Stream):
             yield from operations(op.first)
             yield from operations(op.body)

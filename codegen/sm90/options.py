@@ -38,9 +38,11 @@ class Options:
     `turns`: those that share a tile of a chain issue in turn, so that one multiplies while another
     computes; `dynamic`: tiles are drawn from a counter; `blocks`: how many are launched at most,
     the device's multiprocessors; `group` row tiles are walked together for the second-level
-    cache."""
+    cache;
+    `ahead`: a chain's next tile begins before this one's end."""
 
     stages: int | None = None
+    ahead: bool | None = None
     consumers: int | None = None
     alternate: bool | None = None
     turns: bool = True

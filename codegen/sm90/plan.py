@@ -29,6 +29,7 @@ from nautile.codegen.sm90.memory import (
     Fill,
     Geometry,
     Issue,
+    Next,
     Operation,
     PairArrive,
     PairStart,
@@ -78,6 +79,8 @@ class _Planner:
     geometry: Geometry = field(init=False)
     placement: Placement = field(init=False)
     values: Values = field(init=False)
+    begin: Next | None = None
+    flying: tuple[str, ...] = ()
 
     def program(self) -> RoleProgram:
         source = self.structure.program
@@ -215,14 +218,14 @@ class _Planner:
         before: list[Operation] = []
         body: list[Operation] = []
         stay = self.placement.stay
-        if stay is not None:
-            body.append(WaitFull(stay))
         using = [i for i in self.root.items if self._uses_stay(i)]
+        if stay is not None and not using:
+            body += [Release(stay), Advance(stay)]
         for item in self.root.items:
             last = stay if using and item is using[-1] else None
             body += self._item(item, last)
-        if stay is not None and not using:
-            body += [Release(stay), Advance(stay)]
+        if stay is not None and not self.begin:
+            body.insert(0, WaitFull(stay))
         nest = self._alone()
         if self.geometry.alternate and nest is not None:
             skips = [
@@ -233,7 +236,9 @@ class _Planner:
             body += [Skip(*s) for s in skips]
         if self.geometry.alternate or self._takes_turns():
             before.insert(0, PairStart())
-        return (*before, Tiles("dynamic" if dynamic else "static", tuple(body), stay))
+        order = "dynamic" if dynamic else "static"
+        after = [WaitGroup(0, self.flying)] if self.begin else []
+        return (*before, Tiles(order, tuple(body), stay, self.begin), *after)
 
     def _uses_stay(self, item: Item) -> bool:
         found = batches(item) if isinstance(item, Nest) else [item]
@@ -290,8 +295,10 @@ class _Planner:
         partial = self._partial_first(nest)
         work0 = self._work(nest, True, True)
         work = self._work(nest, not partial, not self._descending(nest))
+        begin = [*take0, Fence(), *issue0, CommitGroup()]
+        ahead = self._ahead(nest)
         first = [
-            *take0, Fence(), *issue0, CommitGroup(), WaitGroup(0, held0), *free0, *work0,
+            *([] if ahead else begin), WaitGroup(0, held0), *free0, *work0,
             *self.values.tails(mixed, True), *packs,
         ]  # fmt: skip
         body = [
@@ -305,11 +312,25 @@ class _Planner:
         stays = any(self.placement.stays(b) for b in (mixed,))
         early_done, late_done = ([], done) if stays else (done, [])
         settles = self._settles(nest)
+        if ahead:
+            stay = self.placement.stay
+            waits = (*([WaitFull(stay)] if stay else []), *take0)
+            self.flying = held0
+            self.begin = Next(waits, (Fence(), *issue0, CommitGroup()))
+        following = [self.begin] if ahead and self.begin else []
         return [
             *self._clears(nest), *_begins(issue1), stream, *early_done,
-            *take1, Fence(), *issue1, CommitGroup(), *settles, WaitGroup(0, (*held1, *packed)),
-            *free1, *late_done,
+            *take1, Fence(), *issue1, CommitGroup(), *following, *settles,
+            WaitGroup(int(ahead), (*held1, *packed)), *free1, *late_done,
         ]  # fmt: skip
+
+    def _ahead(self, nest: Nest) -> bool:
+        """Whether the next tile's first products are issued before this tile's results are stored:
+        the slot of what stays must be free by then."""
+        alone = self.root.nests == [nest] and not self.root.batches
+        return (
+            self.options.ahead is not False and alone and not self.placement.stays(nest.batches[1])
+        )
 
     def _partial_first(self, nest: Nest) -> bool:
         """Whether only the first block that runs needs its mask."""

@@ -26,6 +26,7 @@ from nautile.codegen.sm90.memory import (
     Issue,
     Mask,
     MaskTail,
+    Next,
     Operation,
     Pin,
     Release,
@@ -88,8 +89,13 @@ def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
             yield f"{pad}for each {'other ' * bool(op.first)}block of {axes}{order}"
             yield from _body(op.body, depth + 1)
         elif isinstance(op, Tiles):
+            if op.first:
+                yield from _body((op.first,), depth)
             yield f"{pad}for each tile, {op.order}"
             yield from _body(op.body, depth + 1)
+        elif isinstance(op, Next):
+            yield f"{pad}for the next tile, if there is one"
+            yield from _body((*op.waits, *op.products), depth + 1)
         else:
             yield pad + _line(op)
 

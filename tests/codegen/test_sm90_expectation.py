@@ -21,6 +21,8 @@ from nautile.errors import CompileError
         # Q K: 128 of depth in steps of 16, and P V: 128, in the first block, the loop and after it
         # (8 + 8 + 8 + 8); under P V run a maximum, an exponential and a sum of 64 scores a thread
         ("attention", Expected(32, moves=8, overlapped=144, registers=168)),
+        # the first products of a next tile are issued once more
+        ("ahead", Expected(40, moves=8, overlapped=144, registers=168)),
         ("mm", Expected(4, registers=168)),  # 64 of depth
         ("gate", Expected(4, registers=168)),  # two products of 128 columns joined to one of 256
         ("alternate", Expected(8, registers=168)),  # two fragments of 64 rows

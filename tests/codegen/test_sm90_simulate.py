@@ -47,6 +47,7 @@ TILES = {
     "gate": {"n": 128, "m": 128, "k": 64},
     "chain": {"n": 128, "m": 128, "k": 128, "p": 128},
 }
+ATTENTIONS = ("attention", "dynamic", "free", "ragged", "ahead", "ahead dynamic")
 ATTENTION = {"h": 1, "t": 128, "s": 128, "d": 128, "e": 128}
 
 
@@ -60,10 +61,11 @@ def built(kernel: Kernel, tiles: dict[str, int], options: Options) -> RoleProgra
 @lru_cache(maxsize=16)
 def program(name: str) -> RoleProgram:
     """Memory programs of every schedule: skewed, lagged, alternate, in order; static, dynamic."""
-    options = Options(dynamic=True) if name == "dynamic" else Options(turns=name != "free")
-    if name in ("attention", "dynamic", "free", "ragged"):
+    dynamic, ahead = True if "dynamic" in name else None, name.startswith("ahead")
+    options = Options(dynamic=dynamic, turns=name != "free", ahead=ahead)
+    if name in ATTENTIONS:
         size = 900 if name == "ragged" else 1024
-        mask = samples.causal if name == "dynamic" else None
+        mask = samples.causal if "dynamic" in name else None
         return built(samples.attention(1024, size, 128, 16, 4, mask=mask), ATTENTION, options)
     if name == "gate":
         return built(samples.gated(256, 512, 256), TILES[name], options)
@@ -72,7 +74,7 @@ def program(name: str) -> RoleProgram:
     return built(samples.matmul(1024, 1024, 512, store="bf16"), TILES[name], options)
 
 
-NAMES = ("attention", "dynamic", "free", "ragged", *TILES)
+NAMES = (*ATTENTIONS, *TILES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,16 +23,17 @@
 //         advance V
 //   role consumer
 //     pair start
-//     for each tile, dynamic
+//     for the next tile, if there is one
 //       wait full Q
+//       wait full K
+//       fence
+//       issue s (fresh) += qt x kt over 128 of d, 128 columns of bf16, left in shared memory
+//       commit group
+//     for each tile, dynamic
 //       clear mu to -inf
 //       clear l to 0.0
 //       begin o
 //       for the first block of t
-//         wait full K
-//         fence
-//         issue s (fresh) += qt x kt over 128 of d, 128 columns of bf16, left in shared memory
-//         commit group
 //         wait group 0: s
 //         release K
 //         advance K
@@ -73,11 +74,18 @@
 //       fence
 //       issue o (begun) += p_bf16 x vt over 128 of t, 128 columns of bf16, left in registers
 //       commit group
+//       for the next tile, if there is one
+//         wait full Q
+//         wait full K
+//         fence
+//         issue s (fresh) += qt x kt over 128 of d, 128 columns of bf16, left in shared memory
+//         commit group
 //       settle l by sum
-//       wait group 0: o, p_bf16
+//       wait group 1: o, p_bf16
 //       release V
 //       advance V
 //       store tile O <- (o * (1 / l))
+//     wait group 0: s
 extern "C" __global__ void __launch_bounds__(384, 1)
 k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, const __grid_constant__ nt_map map_O, int* __restrict__ counter) {
   extern __shared__ unsigned char memory[];
@@ -173,10 +181,24 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     int slot_K = 0; nt_u32 parity_K = 0;
     int slot_V = 0; nt_u32 parity_V = 0;
     if (w == 1) nt_named_arrive(3, 256);
-    while (true) {
-      nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
-      const int number = nt_uniform(lane == 0 ? nt_load4(shared + 229472 + 8 * slot_Q) : 0);
-      if (number >= 1024) break;
+    int number;
+    nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
+    number = nt_uniform(lane == 0 ? nt_load4(shared + 229472 + 8 * slot_Q) : 0);
+    if (number < 1024) {
+      nt_barrier_wait(full_K + 8 * slot_K, parity_K);
+    }
+    nt_wgmma_fence();
+    {
+      const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 32768 + w * 8192);
+      const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 32768);
+      #pragma unroll
+      for (int k = 0; k < 8; k++) {
+        nt_wgmma_ss_n128_bf16(t_s, left + ((k >> 2) * 1024 + (k & 3) * 2), right + ((k >> 2) * 1024 + (k & 3) * 2), k != 0);
+      }
+    }
+    nt_wgmma_commit();
+    while (number < 1024) {
+      int next;
       const int band = number / 128, in_band = number % 128;
       const int high = 4;
       const int z = band * 4 + in_band % high, tile_row = in_band / high;
@@ -200,17 +222,6 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           const int block_t = stop_t - 1;
           const int o2_t = block_t * 128;
           const bool whole = block_t >= 0 && block_t < ((o1_q + 1) / 128);
-          nt_barrier_wait(full_K + 8 * slot_K, parity_K);
-          nt_wgmma_fence();
-          {
-            const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 32768 + w * 8192);
-            const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 32768);
-            #pragma unroll
-            for (int k = 0; k < 8; k++) {
-              nt_wgmma_ss_n128_bf16(t_s, left + ((k >> 2) * 1024 + (k & 3) * 2), right + ((k >> 2) * 1024 + (k & 3) * 2), k != 0);
-            }
-          }
-          nt_wgmma_commit();
           nt_wgmma_wait0_f64(t_s);
           if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
           if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
@@ -408,12 +419,27 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       }
       keep_o = 1;
       nt_wgmma_commit();
+      nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
+      next = nt_uniform(lane == 0 ? nt_load4(shared + 229472 + 8 * slot_Q) : 0);
+      if (next < 1024) {
+        nt_barrier_wait(full_K + 8 * slot_K, parity_K);
+      }
+      nt_wgmma_fence();
+      {
+        const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 32768 + w * 8192);
+        const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 32768);
+        #pragma unroll
+        for (int k = 0; k < 8; k++) {
+          nt_wgmma_ss_n128_bf16(t_s, left + ((k >> 2) * 1024 + (k & 3) * 2), right + ((k >> 2) * 1024 + (k & 3) * 2), k != 0);
+        }
+      }
+      nt_wgmma_commit();
       #pragma unroll
       for (int e = 0; e < 2; e++) {
         t_l[e] = t_l[e] + nt_shuffle_xor(t_l[e], 1);
         t_l[e] = t_l[e] + nt_shuffle_xor(t_l[e], 2);
       }
-      nt_wgmma_wait0_f64_r32(t_o, t_p_bf16);
+      nt_wgmma_wait1_f64_r32(t_o, t_p_bf16);
       if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
       if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
       {
@@ -459,7 +485,9 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           }
         }
       }
+      number = next;
     }
+    nt_wgmma_wait0_f64(t_s);
     if ((threadIdx.x & 127) == 0) nt_bulk_wait<0>();
   }
 }

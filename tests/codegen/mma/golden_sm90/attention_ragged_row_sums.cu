@@ -23,16 +23,17 @@
 //         advance V
 //   role consumer
 //     pair start
-//     for each tile, static
+//     for the next tile, if there is one
 //       wait full Q
+//       wait full K
+//       fence
+//       issue s (fresh) += qt x kt over 64 of d, 64 columns of bf16, left in shared memory
+//       commit group
+//     for each tile, static
 //       clear mu to -inf
 //       clear l to 0.0
 //       begin o
 //       for the first block of t
-//         wait full K
-//         fence
-//         issue s (fresh) += qt x kt over 64 of d, 64 columns of bf16, left in shared memory
-//         commit group
 //         wait group 0: s
 //         release K
 //         advance K
@@ -75,14 +76,21 @@
 //       fence
 //       issue o (begun) += p_bf16 x vt over 64 of t, 64 columns of bf16, left in registers
 //       commit group
+//       for the next tile, if there is one
+//         wait full Q
+//         wait full K
+//         fence
+//         issue s (fresh) += qt x kt over 64 of d, 64 columns of bf16, left in shared memory
+//         commit group
 //       settle l by sum
-//       wait group 0: o, p_bf16
+//       wait group 1: o, p_bf16
 //       release V
 //       advance V
 //       pointwise y
 //       store O <- y
 //       pointwise lse
 //       store L <- lse
+//     wait group 0: s
 extern "C" __global__ void __launch_bounds__(512, 1)
 k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, float* __restrict__ g_0_O, float* __restrict__ g_1_L) {
   extern __shared__ unsigned char memory[];
@@ -167,14 +175,29 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     int slot_K = 0; nt_u32 parity_K = 0;
     int slot_V = 0; nt_u32 parity_V = 0;
     if (w == 2) nt_named_arrive(4, 256);
-    for (int number = blockIdx.x; number < 48; number += gridDim.x) {
+    int number = blockIdx.x;
+    if (number < 48) {
+      nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
+      nt_barrier_wait(full_K + 8 * slot_K, parity_K);
+    }
+    nt_wgmma_fence();
+    {
+      const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 24576 + w * 8192);
+      const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
+      #pragma unroll
+      for (int k = 0; k < 4; k++) {
+        nt_wgmma_ss_n64_bf16(t_s, left + k * 2, right + k * 2, k != 0);
+      }
+    }
+    nt_wgmma_commit();
+    while (number < 48) {
+      const int next = number + gridDim.x;
       const int band = number / 48, in_band = number % 48;
       const int high = 8;
       const int z = band * 8 + in_band % high, tile_row = in_band / high;
       const int o1_q = tile_row * 192;
       const int o0_h = z;
       const int row0 = o1_q + w * 64 + (warp & 3) * 16 + (lane >> 2);
-      nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
       #pragma unroll
       for (int e = 0; e < 2; e++) {
         t_mu[e] = -nt_inf();
@@ -190,17 +213,6 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         {
           const int block_t = stop_t - 1;
           const int o2_t = block_t * 64;
-          nt_barrier_wait(full_K + 8 * slot_K, parity_K);
-          nt_wgmma_fence();
-          {
-            const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 24576 + w * 8192);
-            const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
-            #pragma unroll
-            for (int k = 0; k < 4; k++) {
-              nt_wgmma_ss_n64_bf16(t_s, left + k * 2, right + k * 2, k != 0);
-            }
-          }
-          nt_wgmma_commit();
           nt_wgmma_wait0_f32(t_s);
           if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
           if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
@@ -427,12 +439,26 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       }
       keep_o = 1;
       nt_wgmma_commit();
+      if (next < 48) {
+        nt_barrier_wait(full_Q + 8 * slot_Q, parity_Q);
+        nt_barrier_wait(full_K + 8 * slot_K, parity_K);
+      }
+      nt_wgmma_fence();
+      {
+        const nt_u64 left = nt_descriptor<128>(in_Q + slot_Q * 24576 + w * 8192);
+        const nt_u64 right = nt_descriptor<128>(in_K + slot_K * 8192);
+        #pragma unroll
+        for (int k = 0; k < 4; k++) {
+          nt_wgmma_ss_n64_bf16(t_s, left + k * 2, right + k * 2, k != 0);
+        }
+      }
+      nt_wgmma_commit();
       #pragma unroll
       for (int e = 0; e < 2; e++) {
         t_l[e] = t_l[e] + nt_shuffle_xor(t_l[e], 1);
         t_l[e] = t_l[e] + nt_shuffle_xor(t_l[e], 2);
       }
-      nt_wgmma_wait0_f32_r16(t_o, t_p_bf16);
+      nt_wgmma_wait1_f32_r16(t_o, t_p_bf16);
       if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
       if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
       {
@@ -487,6 +513,8 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           if ((lane & 3) == 0 && p_row < 1000) g_1_L[(p_row + u1)] = t_lse[e];
         }
       }
+      number = next;
     }
+    nt_wgmma_wait0_f32(t_s);
   }
 }
