@@ -26,7 +26,7 @@ from nautile.extract.kernel import Kernel
 __all__ = ["alternatives", "emit", "emit_cluster_variants", "emit_program"]
 
 _SCHEDULES = 3  # alternatives that are tried, at most
-_CLUSTERS = (RowOptions(cluster=0), RowOptions(cluster=0, occupancy=1))
+_CLUSTERS = (RowOptions(cluster=0), *(RowOptions(cluster=0, occupancy=n) for n in (2, 1)))
 _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 

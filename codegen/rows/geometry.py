@@ -16,17 +16,20 @@ __all__ = ["DEFAULT", "Geometry", "RowOptions", "geometry"]
 
 _VECTORS = 4
 _FOLDED = 8
+_FLYING = 16  # registers a thread for what it has read, where nothing is folded
+_NARROW = 4  # registers for the vectors of one tensor at a place
 _HELD = 32  # registers a thread for what it has read
 _THREADS = 128
 _FOLDING = 512  # threads of a row that is folded, while it is read in pieces
 _RESIDENT = 64  # registers a thread that a row may take to be read once
 _LARGEST = 24  # the same where 1024 threads share them
 _CLUSTERS = (2, 4, 8)  # blocks of a cluster: what every Hopper card launches
-# Most threads of a block of a cluster, registers a thread for its part of the row: parts of which
-# several are under way on a multiprocessor before larger ones.
-_PARTS = ((512, 16), (512, 32), (1024, 24))
-_ROOMY = 1024  # threads of a multiprocessor that leave each 64 registers
-_ALONE = 16384  # registers that a row may take to be one block's
+# Most threads of a block of a cluster, registers a thread for its part of the row, blocks that a
+# multiprocessor is to hold (measured on an H200: 87% of a copy's bandwidth for a softmax of 64k
+# columns of bf16; parts half as large reach 81%, twice the threads 78%).
+_PARTS = ((256, 32, 3), (512, 32, 1), (1024, 24, 1))
+_ALONE = 16384  # registers of a row, from which what is read once is not kept
+_BUSY = 32768  # elements of a row of one tensor, from which its block computes too long alone
 _WORTH = 4096  # registers that a row must take for several blocks to share it
 _MULTIPROCESSORS = 132  # of an H200
 
@@ -112,7 +115,7 @@ class Geometry:
 class _Row:
     """A row before it is dealt: `vectors` of `width` elements, which take `words` registers each
     where they are kept; `wanted` vectors a thread; whether it is folded, and `several` passes read
-    it."""
+    it; `shared` registers a vector for what all rows read."""
 
     width: int
     vectors: int
@@ -122,6 +125,7 @@ class _Row:
     several: bool
     rows: int
     operations: int
+    shared: int
 
     @property
     def size(self) -> int:
@@ -157,26 +161,34 @@ def _row(
     wanted = _wanted(program, reads, cached, vectors, words)
     several = sum(bool(p.folds or p.writes) for p in program.passes) > 1
     rows = prod(a.extent for a in program.rows)
-    return _Row(width, vectors, words, wanted, folds, several, rows, _operations(program))
+    shared = sum(max(1, a.bytes * width // 4) for a in reads if a not in cached)
+    operations = _operations(program)
+    return _Row(width, vectors, words, wanted, folds, several, rows, operations, shared)
 
 
 def _elementwise(row: _Row, options: RowOptions) -> Geometry:
-    """Rows of which nothing is folded: several blocks share a long one."""
+    """Rows of which nothing is folded: several blocks share a long one. A thread has as many loads
+    under way as hide the wait, and no more: blocks that end soon follow one another smoothly."""
     threads = options.threads or _threads(row)
-    most = min(_VECTORS, max(1, 64 // max(1, row.words)))
+    most = max(1, min(_VECTORS, _FLYING // max(1, row.words)))
     held = options.held or min(-(-row.vectors // threads), most)
     chunks = -(-row.vectors // (threads * held))
     return _dealt(row, options, threads, held, chunks=chunks)
 
 
 def _folded(row: _Row, options: RowOptions) -> Geometry:
-    """Rows that are folded by one block, in registers or in pieces."""
+    """Rows that are folded by one block, in registers or in pieces. Long ones that are read once
+    come in pieces, which follow one another without a merge. Where rows are read again, the
+    compiler may use all registers: fewer blocks leave their rows in the second-level cache."""
     threads = options.threads or _threads(row)
     held = -(-row.vectors // threads)
     resident = row.words * held <= (_LARGEST if threads == 1024 else _RESIDENT)
-    if not resident:
+    if not resident or not (row.several or row.size < _ALONE or options.threads):
         threads, held = _FOLDING, max(1, min(_VECTORS, 32 // max(1, row.words)))
-    return _dealt(row, options, threads, options.held or held, resident=resident)
+        resident = False
+    again = row.several and not resident
+    fixed = replace(options, occupancy=options.occupancy or int(again))
+    return _dealt(row, fixed, threads, options.held or held, resident=resident)
 
 
 def _dealt(
@@ -216,22 +228,25 @@ def _clustered(name: str, row: _Row, options: RowOptions) -> Geometry:
     if options.cluster == 0 and not (_long(row) or _few(row)):
         raise LoweringError(f"{name}: one block a row does as well as a cluster")
     least = _spread(row) if options.cluster == 0 and _few(row) else 2
-    parts = ((options.threads, 32),) if options.threads else _PARTS
-    for most, room in parts:
+    for most, room, fits in ((options.threads, 32, 0),) if options.threads else _PARTS:
         for cluster in _CLUSTERS if options.cluster == 0 else (options.cluster,):
             part = -(-row.vectors // cluster)
             held = -(-part // most)
             if cluster >= least and row.words * held <= room and row.vectors >= 32 * cluster:
                 threads = 32 * -(-part // (32 * held))
-                fits = _ROOMY // threads if room <= _PARTS[0][1] else 0
-                fixed = replace(options, occupancy=options.occupancy or fits)
+                occupancy = options.occupancy or fits * most // threads
+                fixed = replace(options, occupancy=occupancy)
                 return _dealt(row, fixed, threads, held, chunks=cluster, cluster=True)
     raise LoweringError(f"{name}: a row of {row.vectors} vectors does not fit a cluster")
 
 
 def _long(row: _Row) -> bool:
-    """Whether one block would read the row again, or fill a multiprocessor's registers with it."""
-    return row.several and row.size > _ALONE
+    """Whether one block would read the row again, or compute too long while nothing is under way;
+    unless more than the row itself is read beside it (measured: 67% of a copy's bandwidth for a
+    normalisation of 64k columns with two vectors of factors, against 78% by one block)."""
+    heavy = row.words <= _NARROW and row.vectors * row.width >= _BUSY
+    alone = _folded(row, DEFAULT).resident and not heavy
+    return row.several and row.shared <= row.words and not alone
 
 
 def _few(row: _Row) -> bool:
@@ -258,18 +273,24 @@ def _wanted(
     folds = any(p.folds for p in program.passes)
     if vectors > 128 and folds and not any(p.writes for p in program.passes):
         return min(_FOLDED, max(_VECTORS, _HELD // max(1, words)))
-    shared = any(a not in cached for a in reads)
-    return _VECTORS if vectors > 128 or shared else _VECTORS // 2
+    if any(a not in cached for a in reads):
+        return _VECTORS
+    if folds and vectors >= 2048 and words <= _NARROW:
+        return _FOLDED
+    return _VECTORS if vectors > (256 if folds else 128) else max(1, _VECTORS // 2)
 
 
 def _threads(row: _Row) -> int:
     """Threads of a row: all of a block where fewer would hold more than fits."""
     threads, vectors = 1, row.vectors
-    while threads < (_FOLDING if row.folds else 256) and -(-vectors // threads) > row.wanted:
+    while threads < (_FOLDING if row.folds else _THREADS) and -(-vectors // threads) > row.wanted:
         threads *= 2
     if not row.folds:
         return threads
-    while threads <= _FOLDING and threads < vectors and row.words * -(-vectors // threads) > 32:
+    while threads <= _FOLDING and threads < vectors:
+        lone = threads == _FOLDING and row.words > _NARROW  # bytes enough under way in one block
+        if row.words * -(-vectors // threads) <= (_RESIDENT if lone else 32):
+            break
         threads *= 2
     return threads
 

@@ -98,12 +98,13 @@ def test_clusters_of_every_size_and_fold_are_tried() -> None:
 @pytest.mark.parametrize(
     ("kernel", "cluster", "threads"),
     [
-        (softmax_online(4096, 65536), 4, 512),
-        (softmax(n=4096, c=131072), 8, 512),
-        (softmax_online(4096, 65536, "f32"), 8, 512),
-        (layernorm(4096, 65536), 4, 512),
-        (rms_residual(4096, 49152), 8, 384),
-        (softmax(n=2, c=32768), 8, 512),
+        (softmax(n=4096, c=32768), 2, 256),
+        (softmax_online(4096, 65536), 4, 256),
+        (softmax(n=4096, c=131072), 8, 256),
+        (softmax_online(4096, 65536, "f32"), 8, 256),
+        (rms_residual(4096, 49152), 8, 256),
+        (rms_residual(4096, 40000), 8, 224),
+        (softmax(n=2, c=32768), 8, 256),
         (softmax(n=2, c=8192), 8, 128),
         (softmax(n=30, c=8192), 4, 256),
     ],
@@ -118,6 +119,8 @@ def test_the_cluster_that_a_long_row_needs(kernel: Kernel, cluster: int, threads
     "kernel",
     [
         softmax(n=4096, c=16384),  # one block holds the row
+        rms_residual(4096, 32768),  # so it does of two tensors: enough is under way
+        layernorm(4096, 65536),  # factors are as long as two rows: no block could keep them
         cross_entropy(4096, 128256),  # read once anyhow
         softmax(n=2, c=4096),  # too little for several blocks
         pointwise(4096, 65536),  # nothing is folded
@@ -136,7 +139,7 @@ GOLDEN = Path(__file__).parent / "golden"
     ("name", "made"),
     [
         ("cluster-softmax.cu", softmax_online(4096, 65536)),
-        ("cluster-layernorm_ragged.cu", layernorm(1024, 100_000)),
+        ("cluster-residual_ragged.cu", rms_residual(1024, 100_000)),
     ],
 )
 def test_text_of_a_cluster(name: str, made: Kernel, request: pytest.FixtureRequest) -> None:
@@ -151,4 +154,4 @@ def test_text_of_a_cluster(name: str, made: Kernel, request: pytest.FixtureReque
 def test_long_rows_compile_without_spills(columns: int, dtype: str) -> None:
     report = compile_kernel(shared(softmax_online(4096, columns, dtype)), "sm_90").report
     assert report.spill_loads == 0
-    assert report.registers <= 64
+    assert report.registers <= 80

@@ -122,28 +122,28 @@ template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(
 //         t1[n, c]: bf16 = read x[n, c]
 //         t0[n, c] = (exp((t1 - r2)) / r5)
 //         write y[n, c] = t0 as bf16
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 2) softonline(
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 3) softonline(
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
   nt_cluster_arrive();
-  const int t = threadIdx.x % 512;
-  const nt_i64 place = (nt_i64)(blockIdx.x / 4) * 1 + threadIdx.x / 512;
+  const int t = threadIdx.x % 256;
+  const nt_i64 place = (nt_i64)(blockIdx.x / 4) * 1 + threadIdx.x / 256;
   const bool live = place < 4096LL;
   const nt_i64 row = live ? place : 4095LL;
   const int first = (int)(blockIdx.x % 4) * 2048;
   const int i_n = (int)(row);
   float r2 = (-nt_inf());
   float r5 = 0.0f;
-  nt_vec<16> v_t3[4];
+  nt_vec<16> v_t3[8];
   const int ru0 = i_n * 65536;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (first + t + i * 512) * 8;
+  for (int i = 0; i < 8; i++) {
+    const int c0 = (first + t + i * 256) * 8;
     v_t3[i] = nt_load<16, false>(p_x + ru0 + c0);
   }
   const float r2_before = r2;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (first + t + i * 512) * 8;
+  for (int i = 0; i < 8; i++) {
+    const int c0 = (first + t + i * 256) * 8;
     nt_opaque(v_t3[i]);
     #pragma unroll
     for (int e = 0; e < 8; e++) {
@@ -152,8 +152,8 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 2) s
   }
   const float ck0 = r2 * 1.442695f;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (first + t + i * 512) * 8;
+  for (int i = 0; i < 8; i++) {
+    const int c0 = (first + t + i * 256) * 8;
     nt_opaque(v_t3[i]);
     #pragma unroll
     for (int e = 0; e < 8; e++) {
@@ -161,7 +161,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 2) s
     }
   }
   struct State0 { float r2; float r5; };
-  __shared__ State0 shared0[64];
+  __shared__ State0 shared0[32];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r2 = nt_max(a.r2, b.r2);
@@ -169,15 +169,15 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(512, 2) s
     return c;
   };
   nt_cluster_wait();
-  const State0 all0 = nt_reduce_cluster<4, 512>(State0{r2, r5}, merge0, shared0);
+  const State0 all0 = nt_reduce_cluster<4, 256>(State0{r2, r5}, merge0, shared0);
   r2 = all0.r2;
   r5 = all0.r5;
   const float ru1 = r2 * 1.442695f;
   const float ru2 = nt_div(1.0f, r5);
   const int ru3 = i_n * 65536;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (first + t + i * 512) * 8;
+  for (int i = 0; i < 8; i++) {
+    const int c0 = (first + t + i * 256) * 8;
     nt_opaque(v_t3[i]);
     float o_y[8];
     #pragma unroll

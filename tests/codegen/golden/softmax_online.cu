@@ -98,24 +98,24 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         write y[n, c] = t0 as bf16
 extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
-  const int t = threadIdx.x % 64;
-  const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;
+  const int t = threadIdx.x % 128;
+  const nt_i64 place = (nt_i64)(blockIdx.x) * 1 + threadIdx.x / 128;
   const bool live = place < 37LL;
   const nt_i64 row = live ? place : 36LL;
   const int i_n = (int)(row);
   float r2 = (-nt_inf());
   float r5 = 0.0f;
-  nt_vec<2> v_t3[4];
+  nt_vec<2> v_t3[2];
   const int ru0 = i_n * 201;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 64) * 1;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 128) * 1;
     v_t3[i] = c0 < 201 ? nt_load<2, false>(p_x + ru0 + c0) : nt_zeros<2>();
   }
   const float r2_before = r2;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 64) * 1;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 128) * 1;
     if (c0 < 201) {
       #pragma unroll
       for (int e = 0; e < 1; e++) {
@@ -125,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   }
   const float ck0 = r2 * 1.442695f;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 64) * 1;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 128) * 1;
     if (c0 < 201) {
       #pragma unroll
       for (int e = 0; e < 1; e++) {
@@ -142,15 +142,15 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     c.r5 = nt_repair(a.r5, (nt_ex2(((a.r2 - c.r2) * 1.442695f)))) + nt_repair(b.r5, (nt_ex2(((b.r2 - c.r2) * 1.442695f))));
     return c;
   };
-  const State0 all0 = nt_reduce<64>(State0{r2, r5}, merge0, shared0);
+  const State0 all0 = nt_reduce<128>(State0{r2, r5}, merge0, shared0);
   r2 = all0.r2;
   r5 = all0.r5;
   const float ru1 = r2 * 1.442695f;
   const float ru2 = nt_div(1.0f, r5);
   const int ru3 = i_n * 201;
   #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (t + i * 64) * 1;
+  for (int i = 0; i < 2; i++) {
+    const int c0 = (t + i * 128) * 1;
     if (c0 < 201) {
       float o_y[1];
       #pragma unroll

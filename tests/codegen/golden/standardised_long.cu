@@ -85,7 +85,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         t12[c] = read b[c]
 //         t0[n, c] = ((((t1 - t2) * t10) * t11) + t12)
 //         write y[n, c] = t0 as f32
-extern "C" __global__ void __launch_bounds__(512, 2) standard(
+extern "C" __global__ void __launch_bounds__(512, 1) standard(
     const float* __restrict__ p_x, const float* __restrict__ p_w, const float* __restrict__ p_b, float* __restrict__ p_y) {
   const int t = threadIdx.x % 512;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 1 + threadIdx.x / 512;

@@ -3,9 +3,11 @@ typedef unsigned short nt_u16;
 typedef unsigned char nt_u8;
 typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
+NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16); }
 NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 // two values in one register, the first in the low half
 NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+NT_DEV float nt_round_bf16(float x) { return nt_f32_of_bf16(nt_bf16_of_f32(x)); }
 NT_DEV nt_u32 nt_shared(const void* p) { return (nt_u32)__cvta_generic_to_shared(p); }
 NT_DEV void nt_cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 NT_DEV void nt_cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
@@ -110,17 +112,18 @@ template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(
   return s;
 }
 
-// tile program ln  [n:4/1024 c:100000/100000]  grid (n)
+// tile program rms  [n:2/1024 c:100000/100000]  grid (n)
 //     t1[n, c]: bf16 = read x[n, c]
-//     r2[n] = sum[c](t1)
-//     t4[n, c] = ((t1 - (r2 / 100000)) * (t1 - (r2 / 100000)))
-//     r3[n] = sum[c](t4)
-//     t5[c]: bf16 = read w[c]
-//     t6[c]: bf16 = read b[c]
-//     t0[n, c] = ((((t1 - (r2 / 100000)) * rsqrt(((r3 / 100000) + 1e-05))) * t5) + t6)
-//     write y[n, c] = t0 as bf16
-extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(416, 2) ln(
-    const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
+//     t2[n, c]: bf16 = read r[n, c]
+//     t0[n, c]: bf16 = bf16((t1 + t2))
+//     write h[n, c] = t0 as bf16
+//     t5[n, c] = (t0 * t0)
+//     r4[n] = sum[c](t5)
+//     t6[c]: bf16 = read w[c]
+//     t3[n, c] = ((t0 * rsqrt(((r4 / 100000) + 1e-06))) * t6)
+//     write y[n, c] = t3 as bf16
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(416, 1) rms(
+    const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_r, const nt_u16* __restrict__ p_w, nt_u16* __restrict__ p_h, nt_u16* __restrict__ p_y) {
   nt_cluster_arrive();
   const int t = threadIdx.x % 416;
   const nt_i64 place = (nt_i64)(blockIdx.x / 8) * 1 + threadIdx.x / 416;
@@ -129,73 +132,61 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(416, 2) l
   const int first = (int)(blockIdx.x % 8) * 1563;
   const int end = first + 1563 > 12500 ? 100000 : (first + 1563) * 8;
   const int i_n = (int)(row);
-  float r2 = 0.0f;
+  float r4 = 0.0f;
   nt_vec<16> v_t1[4];
+  nt_vec<16> v_t2[4];
+  nt_vec<16> v_t6[4];
   const int ru0 = i_n * 100000;
+  const int ru1 = i_n * 100000;
   #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int c0 = (first + t + i * 416) * 8;
     v_t1[i] = c0 < end ? nt_load<16, false>(p_x + ru0 + c0) : nt_zeros<16>();
+    v_t2[i] = c0 < end ? nt_load<16, false>(p_r + ru1 + c0) : nt_zeros<16>();
+    v_t6[i] = c0 < end ? nt_load<16, true>(p_w + 0 + c0) : nt_zeros<16>();
   }
+  float kept0[32];
+  const int ru2 = i_n * 100000;
   #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int c0 = (first + t + i * 416) * 8;
     if (c0 < end) {
       nt_opaque(v_t1[i]);
+      nt_opaque(v_t2[i]);
+      float o_h[8];
       #pragma unroll
       for (int e = 0; e < 8; e++) {
-        r2 = r2 + (nt_get_bf16(v_t1[i], e));
+        kept0[i * 8 + e] = ((nt_get_bf16(v_t1[i], e)) + (nt_get_bf16(v_t2[i], e)));
+        const float el0 = nt_round_bf16(kept0[i * 8 + e]);
+        r4 = r4 + (el0 * el0);
+        o_h[e] = el0;
       }
+      if (live) nt_store<16>(p_h + ru2 + c0, nt_pack_bf16<8>(o_h));
     }
   }
-  struct State0 { float r2; };
+  struct State0 { float r4; };
   __shared__ State0 shared0[104];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
-    c.r2 = a.r2 + b.r2;
+    c.r4 = a.r4 + b.r4;
     return c;
   };
   nt_cluster_wait();
-  const State0 all0 = nt_reduce_cluster<8, 416>(State0{r2}, merge0, shared0);
-  r2 = all0.r2;
-  float r3 = 0.0f;
-  float kept0[32];
-  const float ru1 = r2 * 1e-05f;
+  const State0 all0 = nt_reduce_cluster<8, 416>(State0{r4}, merge0, shared0);
+  r4 = all0.r4;
+  const float ru3 = rsqrtf(((r4 * 1e-05f) + 1e-06f));
+  const int ru4 = i_n * 100000;
   #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int c0 = (first + t + i * 416) * 8;
     if (c0 < end) {
-      nt_opaque(v_t1[i]);
-      #pragma unroll
-      for (int e = 0; e < 8; e++) {
-        kept0[i * 8 + e] = ((nt_get_bf16(v_t1[i], e)) - ru1);
-        r3 = r3 + (kept0[i * 8 + e] * kept0[i * 8 + e]);
-      }
-    }
-  }
-  struct State1 { float r3; };
-  __shared__ State1 shared1[104];
-  auto merge1 = [&](const State1& a, const State1& b) {
-    State1 c;
-    c.r3 = a.r3 + b.r3;
-    return c;
-  };
-  const State1 all1 = nt_reduce_cluster<8, 416>(State1{r3}, merge1, shared1);
-  r3 = all1.r3;
-  const float ru2 = rsqrtf(((r3 * 1e-05f) + 1e-05f));
-  const int ru3 = i_n * 100000;
-  #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int c0 = (first + t + i * 416) * 8;
-    if (c0 < end) {
-      const auto w_t5 = nt_load<16, true>(p_w + 0 + c0);
-      const auto w_t6 = nt_load<16, true>(p_b + 0 + c0);
+      nt_opaque(v_t6[i]);
       float o_y[8];
       #pragma unroll
       for (int e = 0; e < 8; e++) {
-        o_y[e] = (((kept0[i * 8 + e] * ru2) * (nt_get_bf16(w_t5, e))) + (nt_get_bf16(w_t6, e)));
+        o_y[e] = (((nt_round_bf16(kept0[i * 8 + e])) * ru3) * (nt_get_bf16(v_t6[i], e)));
       }
-      if (live) nt_store<16>(p_y + ru3 + c0, nt_pack_bf16<8>(o_y));
+      if (live) nt_store<16>(p_y + ru4 + c0, nt_pack_bf16<8>(o_y));
     }
   }
 }
