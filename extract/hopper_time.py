@@ -45,6 +45,7 @@ RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
 STORE = 0.3e-6  # seconds of a product's tile besides its main loop
 STORED = 2.2e11  # bytes a second that one multiprocessor stores by the copy engine
 BY_THREADS = 0.4  # times as many where its threads store them
+FETCH = 4  # instructions for an element that is read where it lies
 FILL = 1.2e-6  # seconds until the first operands are there
 TMA_L2 = 1.25  # times the second-level cache's bandwidth that copies of whole tiles reach
 LATENCY = 1.1e-6  # seconds from a request to device memory to its answer, under load
@@ -75,7 +76,7 @@ class _Pricing:
         n, d, b = self.counting, self.device, self.budget
         narrow = all(DTYPES[o.buffer.dtype].digits <= 11 for o in self.body.outputs)
         vector, special = operations(n, cost=_fast if narrow else operation_cost)
-        vector = vector + self._repaired()
+        vector = vector + self._repaired() + self._fetched()
         flops, tensor = self.one * 0, self.one * 0
         for c in self.body.contractions.values():
             work = products(n, c)
@@ -127,6 +128,19 @@ class _Pricing:
         for root in self.body.contractions:
             if isinstance(root, Online):
                 total = total + n.padded(root.free) * n.count[root.axis] * n.within(root)
+        return total
+
+    def _fetched(self) -> Vector:
+        """Instructions to fetch elements of rows and columns that are no operands: where they lie,
+        by the thread that has the accumulator."""
+        n, total = self.counting, self.one * 0
+        sides = [side for c in self.body.contractions.values() for side in c.sides]
+        operands = {parts[0] for parts, _ in sides if len(parts) == 1}
+        columns = {*self.own.columns.values(), self.own.stream} - {None}
+        for load in self.body.loads:
+            if load not in operands and self.own.row in load.free and load.free & columns:
+                often = n.repeats(load) if load in self.body.visits else 1
+                total = total + FETCH * n.padded(load.free) * often
         return total
 
     def _product(self, multiply: Vector, compute: Vector) -> Vector:

@@ -115,7 +115,7 @@ def test_transformer_block(optimized: Get) -> None:
         k for k in result.plan.kernels  # type: ignore[union-attr]
         if names & {b.name.lower() for o in k.outputs for b in _reads(o)}
     ]  # fmt: skip
-    assert len(readers) == 1
+    assert len(readers) == (1 if readers[0].path == "portable" else 3)
 
 
 def _reads(output: object) -> tuple[object, ...]:
