@@ -20,6 +20,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -123,7 +124,9 @@ def build(case: Case, target: str, candidates: int = 1) -> Row:
         shutil.rmtree(case.folder, ignore_errors=True)  # an older bundle would be measured
         _worker().close()
         _worker.cache_clear()  # it may hang in the midst of a saturation
-        row = {"error": f"{type(error).__name__}: {error}"[:400]}
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(where.filename).name}:{where.lineno}"
+        row = {"error": f"{type(error).__name__}: {error}"[:400] + f" ({place})"}
     finally:
         signal.alarm(0)
     return row | {"seconds": time.perf_counter() - start}

@@ -135,6 +135,7 @@ def test_a_case_becomes_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gpu.case, "BUNDLES", tmp_path)
     case = Case("gemm", "products", "gemm", {"M": 128, "N": 128, "K": 64})
     row = build_gpu.build(case, "h200")
+    assert "error" not in row, row["error"]
     manifest = load_bundle(case.folder).manifest
     assert [p.name for p in manifest.programs] == ["gemm"]
     assert manifest.programs[0].expected is not None  # samples to check it by
