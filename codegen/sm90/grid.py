@@ -10,10 +10,18 @@ from math import prod
 
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.sm90.context import Context
-from nautile.codegen.sm90.memory import Issue, RoleProgram, Stream, operations
+from nautile.codegen.sm90.memory import (
+    Issue,
+    Ring,
+    RoleProgram,
+    Stream,
+    WaitEmpty,
+    WaitFull,
+    operations,
+)
 from nautile.terms import Axis
 
-__all__ = ["block_count", "named", "origins"]
+__all__ = ["block_count", "handed_on", "named", "number_of", "origins"]
 
 L2_BYTES = 8 << 20
 
@@ -88,3 +96,34 @@ def _heads(program: RoleProgram) -> int:
 
 def block_count(op: Stream) -> int:
     return prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
+
+
+def handed_on(ctx: Context, carrier: Ring | None) -> str:
+    assert carrier is not None
+    return f"nt_uniform(lane == 0 ? nt_load4({_word(ctx, carrier)}) : 0)"
+
+
+def _word(ctx: Context, carrier: Ring) -> str:
+    """Where the carrier's slot keeps a tile's number."""
+    slot = f" + 8 * slot_{carrier.name}" * (carrier.stages > 1)
+    return f"shared + {ctx.roles.words}{slot}"
+
+
+def number_of(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
+    """Only the lane that releases the slot reads the word that the producer writes again then."""
+    word = _word(ctx, op.ring)
+    if isinstance(op, WaitEmpty):
+        ctx.emit(
+            "const int number = atomicAdd(counter, 1);",
+            f"if (number == {total - 1} + (int)gridDim.x) *counter = 0;  // the launch's last draw",
+            f"nt_store4({word}, number);",
+            f"if (number >= {total}) {{",
+            f"nt_barrier_arrive({ctx.barrier(op.ring, 'full')});",
+            "break;",
+            "}",
+        )
+        return
+    ctx.emit(
+        f"const int number = {handed_on(ctx, op.ring)};",
+        f"if (number >= {total}) break;",
+    )

@@ -24,7 +24,7 @@ from nautile.codegen.sm90 import elements
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
 from nautile.codegen.sm90.expectation import expected
-from nautile.codegen.sm90.grid import block_count, named, origins
+from nautile.codegen.sm90.grid import block_count, handed_on, named, number_of, origins
 from nautile.codegen.sm90.memory import (
     Advance,
     Begin,
@@ -41,7 +41,6 @@ from nautile.codegen.sm90.memory import (
     PairSync,
     Pin,
     Release,
-    Ring,
     RoleProgram,
     Skip,
     StoreTile,
@@ -53,12 +52,13 @@ from nautile.codegen.sm90.memory import (
     operations,
 )
 from nautile.codegen.sm90.options import ALIGNMENT
+from nautile.codegen.sm90.parameters import maps, pointers
 from nautile.codegen.sm90.products import issue, keeps, wait
 from nautile.codegen.sm90.store import LEADER, store, store_tile
 from nautile.codegen.sm90.text import show_memory
 from nautile.codegen.sm90.wgmma import wrappers
-from nautile.codegen.source import CudaKernel, TensorMap
-from nautile.terms import Buffer, Load, Term, walk
+from nautile.codegen.source import CudaKernel
+from nautile.terms import Buffer
 
 __all__ = ["BODY", "print_kernel"]
 
@@ -69,11 +69,11 @@ ARCHITECTURE = "sm_90a"
 
 def print_kernel(program: RoleProgram) -> CudaKernel:
     """The CUDA text and its launch."""
-    reads, writes = _buffers(program)
+    reads, writes = pointers(program)
     buffers = {b: f"g_{number}_{identifier(b.name)}" for number, b in enumerate((*reads, *writes))}
-    maps = _maps(program)
+    named_maps = maps(program)
     counters = int(any(isinstance(o, Tiles) and o.order == "dynamic" for o in program.producer))
-    ctx = context_of(program, buffers, maps)
+    ctx = context_of(program, buffers, named_maps)
     ctx.depth = 0
     name = f"k_{identifier(program.name)}"
     head = _section(ctx, lambda: _prelude(ctx, name, reads, writes, counters))
@@ -91,7 +91,7 @@ def print_kernel(program: RoleProgram) -> CudaKernel:
         program.shared_bytes,
         tuple(b.name for b in (*reads, *writes)),
         architecture=ARCHITECTURE,
-        maps=tuple(maps),
+        maps=tuple(named_maps),
         counters=counters,
         expected=expected(program),
     )
@@ -116,43 +116,6 @@ def _pruned(lines: list[str]) -> list[str]:
 
 def _all(program: RoleProgram) -> list[Operation]:
     return [*operations(program.producer), *operations(program.consumer)]
-
-
-def _maps(program: RoleProgram) -> dict[TensorMap, str]:
-    """The name of every tensor map, in the order of parameters."""
-    names: dict[TensorMap, str] = {}
-    boxes = [b.map for ring in program.rings for b in ring.boxes]
-    stores = [op.map for op in _all(program) if isinstance(op, StoreTile)]
-    for made in (*boxes, *stores):
-        same = sum(m.buffer == made.buffer for m in names)
-        if made not in names:
-            names[made] = f"map_{identifier(made.buffer)}{f'_{same + 1}' * (same > 0)}"
-    return names
-
-
-def _buffers(program: RoleProgram) -> tuple[list[Buffer], list[Buffer]]:
-    """What is read and written through pointers."""
-    reads: dict[Buffer, None] = {}
-    writes: dict[Buffer, None] = {}
-
-    def note(*terms: Term | None) -> None:
-        given = [t for t in terms if t is not None]
-        reads.update((t.buffer, None) for t in walk(*given) if isinstance(t, Load))
-
-    for op in _all(program):
-        match op:
-            case Pointwise(_, value, whole):
-                note(value, whole)
-            case Mask(_, keep, _):
-                note(keep)
-            case Stream(_, _, b, _, _, _):
-                note(b.first, b.stop, b.whole_first, b.whole_stop)
-            case StoreTile():
-                note(op.value)
-            case Store(buffer, places, _, _):
-                note(*places)
-                writes[buffer] = None
-    return list(reads), list(writes)
 
 
 def _prelude(
@@ -318,7 +281,7 @@ def _tiles(ctx: Context, op: Tiles) -> None:
     for each in op.body:
         _operation(ctx, each)
         if isinstance(each, (WaitEmpty, WaitFull)) and each.ring == op.carrier:
-            _number(ctx, each, total)
+            number_of(ctx, each, total)
             origins(ctx)
     ctx.emit("}")
 
@@ -346,43 +309,12 @@ def _begin(ctx: Context, tiles: Tiles, op: Next, name: str) -> None:
     waits = op.waits
     if tiles.order == "dynamic":
         _operation(ctx, waits[0])
-        ctx.emit(f"{name} = {_handed_on(ctx, tiles.carrier)};")
+        ctx.emit(f"{name} = {handed_on(ctx, tiles.carrier)};")
         waits = waits[1:]
     ctx.emit(f"if ({name} < {ctx.total}) {{")
     _body(ctx, waits)
     ctx.emit("}")
     _body(ctx, op.products)
-
-
-def _handed_on(ctx: Context, carrier: Ring | None) -> str:
-    assert carrier is not None
-    return f"nt_uniform(lane == 0 ? nt_load4({_word(ctx, carrier)}) : 0)"
-
-
-def _word(ctx: Context, carrier: Ring) -> str:
-    """Where the carrier's slot keeps a tile's number."""
-    slot = f" + 8 * slot_{carrier.name}" * (carrier.stages > 1)
-    return f"shared + {ctx.roles.words}{slot}"
-
-
-def _number(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
-    """Only the lane that releases the slot reads the word that the producer writes again then."""
-    word = _word(ctx, op.ring)
-    if isinstance(op, WaitEmpty):
-        ctx.emit(
-            "const int number = atomicAdd(counter, 1);",
-            f"if (number == {total - 1} + (int)gridDim.x) *counter = 0;  // the launch's last draw",
-            f"nt_store4({word}, number);",
-            f"if (number >= {total}) {{",
-            f"nt_barrier_arrive({ctx.barrier(op.ring, 'full')});",
-            "break;",
-            "}",
-        )
-        return
-    ctx.emit(
-        f"const int number = {_handed_on(ctx, op.ring)};",
-        f"if (number >= {total}) break;",
-    )
 
 
 # -- streams ----------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from nautile.codegen.sm90.memory import (
 )
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, LAUNCHED, SPARE_REGISTERS, Options
 from nautile.codegen.sm90.rings import Placement, place
+from nautile.codegen.sm90.shape import alone, geometry
 from nautile.codegen.sm90.streams import (
     Batch,
     Item,
@@ -61,8 +62,6 @@ from nautile.codegen.sm90.values import IDENTITY, Values
 from nautile.codegen.tile import Bounds, Fold, Map, Write
 
 __all__ = ["plan"]
-
-TURNS = 128 * 128  # elements of a tile that one warpgroup holds
 
 
 def plan(structure: Structure, options: Options) -> RoleProgram:
@@ -87,7 +86,7 @@ class _Planner:
         self.root = Nest((), Bounds(), items(self.structure, source.body))
         check(self.structure)
         self.values = Values(self.structure, self.root)
-        self.geometry = self._geometry()
+        self.geometry = geometry(self.structure, self.root, self.options)
         dynamic = self._dynamic()
         self.placement = place(
             self.structure, self.root, self.geometry, self.options, dynamic, self._stages()
@@ -116,39 +115,6 @@ class _Planner:
         )
 
     # -- geometry -----------------------------------------------------------------------------
-
-    def _geometry(self) -> Geometry:
-        row = self.structure.row
-        rows = self.structure.program.tiles[row]
-        if rows % 64:
-            raise CapacityError(f"{rows} rows of {row} are no multiple of 64")
-        alternate = self.options.alternate
-        if alternate is None:
-            alone = self._alone() is not None
-            alternate = alone and rows == 128 and rows * self._columns() <= TURNS
-        if alternate and (self._alone() is None or rows > 128):
-            raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
-        if alternate:
-            return Geometry(row, rows, 2, True, self.options.group)
-        consumers = self.options.consumers or min(rows // 64, 2 if rows == 256 else 3)
-        if rows % (64 * consumers) or consumers not in CONSUMER_REGISTERS:
-            raise CapacityError(f"{rows} rows of {row} for {consumers} warpgroups")
-        return Geometry(row, rows, consumers, False, self.options.group)
-
-    def _alone(self) -> Nest | None:
-        """The only loop, where it is a lagged one and no operand stays."""
-        nests = self.root.nests
-        if len(nests) != 1 or not is_lagged(self.structure, nests[0]) or self.root.batches:
-            return None
-        moves = (
-            nests[0].axes[0] in self.structure.pure[t.name].free
-            for c in nests[0].batches[0].contractions
-            for t in (c.left, c.right)
-        )
-        return nests[0] if all(moves) else None
-
-    def _columns(self) -> int:
-        return sum(self.structure.width(c.column) for c in self.structure.contractions.values())
 
     def _dynamic(self) -> bool:
         if self.geometry.alternate:
@@ -226,7 +192,7 @@ class _Planner:
             body += self._item(item, last)
         if stay is not None and not self.begin:
             body.insert(0, WaitFull(stay))
-        nest = self._alone()
+        nest = alone(self.structure, self.root)
         if self.geometry.alternate and nest is not None:
             skips = [
                 (r, nest.axes, tuple(map(self.structure.program.tiles.__getitem__, nest.axes)))

@@ -1,0 +1,47 @@
+"""The shape of a block: how many consumer warpgroups, and whether they share a tile."""
+
+from __future__ import annotations
+
+from nautile.codegen.schedule.structure import CapacityError, Structure, UnsupportedError
+from nautile.codegen.sm90.boxes import Geometry
+from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
+from nautile.codegen.sm90.streams import Nest, is_lagged
+
+__all__ = ["alone", "geometry"]
+
+TURNS = 128 * 128  # elements of a tile that one warpgroup holds
+
+
+def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
+    """The block of a row tile: products whose tile one warpgroup can hold are taken in turn, so
+    that one stores its results under the other's products; other tiles are divided."""
+    row = structure.row
+    rows = structure.program.tiles[row]
+    if rows % 64:
+        raise CapacityError(f"{rows} rows of {row} are no multiple of 64")
+    turns = options.alternate
+    lagged = alone(structure, root) is not None
+    if turns is None:
+        columns = sum(structure.width(c.column) for c in structure.contractions.values())
+        turns = lagged and rows == 128 and rows * columns <= TURNS
+    if turns and (not lagged or rows > 128):
+        raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
+    if turns:
+        return Geometry(row, rows, 2, True, options.group)
+    consumers = options.consumers or min(rows // 64, 2 if rows == 256 else 3)
+    if rows % (64 * consumers) or consumers not in CONSUMER_REGISTERS:
+        raise CapacityError(f"{rows} rows of {row} for {consumers} warpgroups")
+    return Geometry(row, rows, consumers, False, options.group)
+
+
+def alone(structure: Structure, root: Nest) -> Nest | None:
+    """The only loop, where it is a lagged one and no operand stays."""
+    nests = root.nests
+    if len(nests) != 1 or not is_lagged(structure, nests[0]) or root.batches:
+        return None
+    moves = (
+        nests[0].axes[0] in structure.pure[t.name].free
+        for c in nests[0].batches[0].contractions
+        for t in (c.left, c.right)
+    )
+    return nests[0] if all(moves) else None
