@@ -116,8 +116,18 @@ class Consumer(Role):
         else:
             if carrier is not None and self._dynamic():
                 yield from self._full(carrier)
-            yield from self._body(tuple(o for o in op.products if isinstance(o, CommitGroup)))
+            self._blind(op)
         self.tile -= 1
+
+    def _blind(self, op: Next) -> None:
+        """Products of whatever lies in the slots: they fly, but nobody may read what they give."""
+        for o in op.products:
+            if isinstance(o, Issue):
+                self.held.issue(o, None)
+                self.held.values.pop((o.target.name, 0), None)
+                self.open.append(_Product(o, []))
+            elif isinstance(o, (Fence, CommitGroup, WaitGroup)):
+                self._products(o)
 
     def _dynamic(self) -> bool:
         found = self.machine.program.consumer

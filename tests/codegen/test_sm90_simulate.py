@@ -22,6 +22,7 @@ from nautile.codegen.sm90.memory import (
     Fence,
     Fill,
     Issue,
+    Next,
     Operation,
     PairArrive,
     PairSync,
@@ -98,11 +99,15 @@ def test_the_schedules_differ() -> None:
 def edited(
     body: tuple[Operation, ...], change: Callable[[Operation], list[Operation]]
 ) -> tuple[Operation, ...]:
-    """The body with every operation that is no Tiles or Stream replaced, in order."""
+    """The body with every operation that holds no others replaced, in order."""
     made: list[Operation] = []
     for op in body:
         if isinstance(op, Tiles):
-            made.append(replace(op, body=edited(op.body, change)))
+            first = edited((op.first,), change)[0] if op.first else None
+            made.append(replace(op, first=first, body=edited(op.body, change)))
+        elif isinstance(op, Next):
+            waits, products = edited(op.waits, change), edited(op.products, change)
+            made.append(replace(op, waits=waits, products=products))
         elif isinstance(op, Stream):
             first, rest = edited(op.first, change), edited(op.body, change)
             made.append(replace(op, first=first, body=rest))
@@ -152,7 +157,7 @@ def in_stream(
 
 
 def every(kinds: tuple[type, ...]) -> Iterator[tuple[str, str, int, Operation]]:
-    for name in ("attention", "dynamic", "alternate", "mm", "chain"):
+    for name in ("attention", "dynamic", "ahead", "ahead dynamic", "alternate", "mm", "chain"):
         for role in ("producer", "consumer"):
             for number, op in enumerate(leaves(getattr(program(name), role))):
                 if isinstance(op, kinds):
@@ -166,7 +171,8 @@ SYNCHRONISING = (
 
 
 def test_each_operation_that_orders_others_is_needed() -> None:
-    """Dropped anywhere, it is missed."""
+    """Dropped anywhere, it is missed; but for the Fence of a next tile's products, since nothing
+    touches their registers after the Fence of the last products of this tile."""
     kept = []
     for name, role, number, op in every(SYNCHRONISING):
         try:
@@ -174,7 +180,9 @@ def test_each_operation_that_orders_others_is_needed() -> None:
         except ScheduleError:
             continue
         kept.append((name, role, number, type(op).__name__))
-    assert kept == []
+    spared = {(name, kind) for name, _, _, kind in kept}
+    assert spared == {("ahead", "Fence"), ("ahead dynamic", "Fence")}
+    assert len(kept) == 2
 
 
 @pytest.mark.parametrize(
