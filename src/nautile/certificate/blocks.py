@@ -28,7 +28,7 @@ from nautile.oracle import evaluate
 from nautile.oracle.order import ORDERS, adding
 from nautile.oracle.programs import stored
 from nautile.oracle.scope import BUDGET
-from nautile.oracle.work import work_of
+from nautile.oracle.work import READ, work_of
 from nautile.terms import Online, Output, Reduce, apply, reduce_, walk
 
 __all__ = ["check_blocks", "check_operands", "coarsest", "naive_and_reference", "sum_floor"]
@@ -41,6 +41,7 @@ _SAMPLES = 4096
 _LOADS = 1 << 21
 _LONGEST_BLOCK = 1 << 30  # products that one block may form to be interpreted
 _LONGEST_READ = 1 << 33  # the same with what it reads of other kernels' results
+_LONGEST_DRAWN = 1 << 34  # the same with the elements that are drawn for it
 _MOVES = 3
 _FEW = 64  # values that may all be lucky
 _LAST_PLACE, _NARROW = 2.0**-22, 2.0**-8
@@ -112,17 +113,19 @@ def _cases(subject: Subject, part: Part) -> Sequence[tuple[str, int]]:
 def _too_long(subject: Subject, part: Part) -> bool:
     """Whether a block, or what it reads of other kernels' results, takes too long to interpret."""
     made = subject.chosen.definitions
-    return _block_work(part) > _LONGEST_BLOCK or _block_work(part, made) > _LONGEST_READ
+    if _block_work(part) > _LONGEST_BLOCK or _block_work(part, made) > _LONGEST_READ:
+        return True
+    return _block_work(part, made, READ) > _LONGEST_DRAWN
 
 
-def _block_work(part: Part, definitions: Definitions | None = None) -> int:
-    """Products that one block forms, with those of the definitions that it reads, and the steps of
-    its loops counted for what they cost."""
+def _block_work(part: Part, definitions: Definitions | None = None, read: int = 0) -> int:
+    """Products that one block forms, with those of the definitions that it reads, the steps of its
+    loops counted for what they cost, and elements that are drawn `read` times."""
     steps = math.prod(-(-a.extent // part.tiles[a]) for a in part.streams)
     sizes = ({a: part.tiles.get(a, 1) for a in o.axes} for o in part.outputs)
     terms = (o.term for o in part.outputs)
     return steps * _STEP + sum(
-        work_of(t, s, definitions or {}) for t, s in zip(terms, sizes, strict=True)
+        work_of(t, s, definitions or {}, read=read) for t, s in zip(terms, sizes, strict=True)
     )
 
 
