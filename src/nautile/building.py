@@ -254,7 +254,8 @@ def ahead(built: Built, options: Options, compiler: Compiler) -> None:
             compiler.ahead(step.cuda, own)
     compiler.ahead(built.cuda, _of_portable(built, options))
     for way in built.spare:
-        compiler.ahead(way.steps[0].cuda, architectures(options))
+        for step in way.steps:
+            compiler.ahead(step.cuda, _measured_on(way, options))
 
 
 def compile_built(built: Built, options: Options, compiler: Compiler) -> Built:
@@ -263,11 +264,22 @@ def compile_built(built: Built, options: Options, compiler: Compiler) -> Built:
     alone."""
     own, _ = _asked(options)
     better = _accepted_ways(built, options, compiler, own) if own and built.better else ()
-    spare = (_accepted_way(way, compiler, architectures(options)) for way in built.spare)
+    able = ((way, _measured_on(way, options)) for way in built.spare)
+    spare = [_accepted_way(way, compiler, wanted) for way, wanted in able if wanted]
     built = replace(built, better=better, spare=tuple(w for w in spare if w))
     wanted = _of_portable(built, options)
     made = _compiled(built, options, compiler, wanted) if wanted else built
     return replace(made, spare=tuple(w for w in made.spare if w.kernel.parts != made.kernel.parts))
+
+
+def _measured_on(way: Implementation, options: Options) -> tuple[str, ...]:
+    """What a spare implementation is compiled for: the target, where it will be measured, if that
+    is asked for; else every architecture asked for that can run it."""
+    from nautile.codegen.compile import architecture_of
+
+    asked, own = architectures(options), architecture_of(options.target)
+    able = tuple(a for a in asked if a in HOPPER) if way.architecture[-1] in "af" else asked
+    return (own,) if own in able else able
 
 
 def _of_portable(built: Built, options: Options) -> tuple[str, ...]:

@@ -145,6 +145,7 @@ def _saturation_lines(result: Optimization) -> Iterable[str]:
 
 
 Ways = tuple[Implementation, ...]
+_WAYS = 8  # implementations that the text names
 
 
 def _with_ways(result: Optimization, plan: Plan) -> Iterable[tuple[Kernel, Ways]]:
@@ -166,7 +167,9 @@ def _kernel_lines(kernel: Kernel, ways: Ways) -> Iterable[str]:
         f"bound by {p.bound}"
     )
     if len(ways) > 1:
-        yield from (f"    {'runs' if w is ways[0] else 'else'} {w.schedule}" for w in ways)
+        yield from (f"    {'runs' if w is ways[0] else 'else'} {w.schedule}" for w in ways[:_WAYS])
+    if len(ways) > _WAYS:
+        yield f"    and {len(ways) - _WAYS} more"
 
 
 def _certificate_lines(result: Optimization) -> Iterable[str]:

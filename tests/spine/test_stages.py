@@ -185,6 +185,24 @@ def test_as_many_candidates_as_asked_for_are_compiled(
     assert all(list(s.compiled) == ["sm_80"] for w in built.implementations for s in w.steps)
 
 
+def test_spare_kernels_are_compiled_for_what_can_run_them(
+    worker: Worker, emitted: list[CudaKernel]
+) -> None:
+    """Small products: the target's own kernel should not be faster, a measurement may know."""
+    emitted.append(_own("own"))
+    text = GEMM.replace("2048", "128")
+    for asked, compiled in (
+        (("sm_80", "sm_90"), {"own": ["sm_90"], "k_y": ["sm_90"]}),
+        (("sm_80",), {"k_y": ["sm_80"]}),
+    ):
+        options = Options(compile=True, candidates=3, architectures=asked)
+        (built,) = optimize(text, options, worker=worker).built
+        assert built.better == ()
+        assert list(built.compiled) == list(asked)
+        steps = [s for way in built.spare for s in way.steps]
+        assert {s.cuda.name: list(s.compiled) for s in steps} == compiled
+
+
 def test_a_refused_candidate_is_left_out(
     worker: Worker, emitted: list[CudaKernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
