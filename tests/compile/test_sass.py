@@ -61,6 +61,16 @@ def test_a_loop_has_the_code_that_runs_in_it_wherever_it_lies(
         sass.read(b"", "absent")
 
 
+def test_what_stands_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sass, "listing", lambda cubin: LISTING)
+    (found,) = sass.operations(b"", "f")
+    assert sum(found.values()) == 15
+    assert {n: found[n] for n in ("BRA", "HGMMA", "WARPGROUP", "MUFU", "R2UR")} == {
+        "BRA": 4, "HGMMA": 2, "WARPGROUP": 2, "MUFU": 1, "R2UR": 1,
+    }  # fmt: skip
+    assert sass.operations(b"", "other") == ()
+
+
 def test_a_pinned_wait_stays_below_the_pointwise_work(tmp_path: Path) -> None:
     """An exponential and an addition for each of 32 values, while four products fly."""
     made = compile_kernel(chain(Expected(8, 0, 48)), cache=tmp_path)
