@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <functional>
 #define __grid_constant__
-#define __cvta_generic_to_shared(p) ((uint32_t)((const unsigned char*)(p) - host_shared) + HOST_BASE)
+alignas(1024) static unsigned char hopper_shared[1 << 18];
+#define __cvta_generic_to_shared(p) ((uint32_t)((const unsigned char*)(p) - hopper_shared) + HOST_BASE)
 enum { HOST_BASE = 16 };
 typedef unsigned long long host_u64;
 struct float2 { float x, y; };
@@ -17,7 +18,7 @@ template <class T> static T __ldg(const T* p) { if ((uintptr_t)p % sizeof(T)) ab
 
 struct nt_map { unsigned char* data; long long extents[5], strides[5]; int box[5]; int rank, size; };
 
-static unsigned char* host_at(uint32_t address) { return host_shared + (address - HOST_BASE); }
+static unsigned char* host_at(uint32_t address) { return hopper_shared + (address - HOST_BASE); }
 static uint32_t host_swizzled(uint32_t address) { return address ^ ((address >> 7 & 7) << 4); }
 static long long host_spins;
 static void host_spin(const char* what) {
@@ -202,6 +203,7 @@ static void nt_put_fragments(uint32_t to, uint32_t a, uint32_t b, uint32_t c, ui
 }
 static void host_reset() {
   host_phase_count = 0; host_spins = 0;
+  memset(hopper_shared, 0xff, sizeof(hopper_shared));
   memset(host_named, 0, sizeof(host_named));
   for (int t = 0; t < 1024; t++) {
     if (!host_open_stores[t].empty() || !host_stores[t].empty() || !host_open_products[t].empty()) { fprintf(stderr, "work left over\n"); abort(); }
