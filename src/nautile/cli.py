@@ -18,7 +18,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nautile import __version__
+from nautile.cli_options import (
+    Arch,
+    Candidates,
+    Compile,
+    Dims,
+    Files,
+    Json,
+    Memory,
+    Numerics,
+    Out,
+    Quiet,
+    Rows,
+    Seconds,
+    Target,
+)
 from nautile.errors import InputError, NautileError
+from nautile.interrupts import interruptible
 
 if TYPE_CHECKING:
     from nautile.stages import Optimization, Options
@@ -36,43 +52,25 @@ app = typer.Typer(
 rules_app = typer.Typer(no_args_is_help=True, help="Look at the rewrite rules.")
 app.add_typer(rules_app, name="rules")
 
-Files = Annotated[list[Path], typer.Argument(help="Expression files (.nau).", show_default=False)]
-Dims = Annotated[str, typer.Option(help="Sizes to use instead of the defaults: T=8192,S=8192.")]
-Target = Annotated[str, typer.Option(help="Device to optimize for; see `nautile devices`.")]
-Numerics = Annotated[str, typer.Option(help="Largest numerics class allowed: exact, real or fast.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a program, one a line.")]
-Out = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the bundles.")]
-Compile = Annotated[
-    bool | None,
-    typer.Option(help="Compile to cubins (default: only when -o is given)."),
-]
-Arch = Annotated[str, typer.Option(help="Architectures to compile for: sm_80,sm_90.")]
-Candidates = Annotated[
-    int,
-    typer.Option(min=1, max=256, help="Schedules of a kernel that `nautile bench` chooses among."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
-Seconds = Annotated[
-    float, typer.Option(min=0.001, max=86_400, help="Time limit of one region's saturation.")
-]
-Rows = Annotated[
-    int, typer.Option(min=1, max=100_000_000, help="Row limit of one region's e-graph.")
-]
-Memory = Annotated[
-    float, typer.Option(min=0.001, max=4096, help="Memory that saturation may add, in GiB.")
-]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    with interruptible() as seen:
+        try:
+            return _run(arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            if not seen and not isinstance(error, KeyboardInterrupt):
+                raise
+            return _say("interrupted", 130)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         app(args=arguments, prog_name="nautile")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except NautileError as error:
         return _say(f"error: {error}", error.exit_status)
-    except KeyboardInterrupt:
-        return _say("interrupted", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
@@ -167,7 +165,9 @@ def bench(
     """Time a bundle on the GPU, after checking its results and picking the fastest kernels."""
     from nautile import runtime
 
-    _print(runtime.bench_command(bundle, repeats=repeats, tune=tune), as_json)
+    report = runtime.bench_command(bundle, repeats=repeats, tune=tune)
+    _print(report, as_json)
+    raise typer.Exit(3 if report.get("verdict") == "fail" else 0)
 
 
 @app.command()

@@ -17,7 +17,7 @@ FOLDERS = ("rules", "extract", "codegen")
 # Each stage may import itself and what stands to the left of it. Stages on one row are peers that
 # must not import each other unless listed.
 STREET: tuple[tuple[str, ...], ...] = (
-    ("errors", "operations"),
+    ("errors", "operations", "interrupts"),
     ("dtypes",),
     ("terms",),
     ("snapshot", "types", "inline", "samples", "judge", "source"),
@@ -30,7 +30,7 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("certificate",),
     ("bundle", "runtime", "built", "options"),
     ("building",),
-    ("stages", "report"),
+    ("stages", "report", "cli_options"),
     ("cli",),
 )
 RANK = {name: i for i, row in enumerate(STREET) for name in row}

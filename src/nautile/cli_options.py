@@ -1,0 +1,50 @@
+"""Options that several commands share, as types for typer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Arch",
+    "Candidates",
+    "Compile",
+    "Dims",
+    "Files",
+    "Json",
+    "Memory",
+    "Numerics",
+    "Out",
+    "Quiet",
+    "Rows",
+    "Seconds",
+    "Target",
+]
+
+Files = Annotated[list[Path], typer.Argument(help="Expression files (.nau).", show_default=False)]
+Dims = Annotated[str, typer.Option(help="Sizes to use instead of the defaults: T=8192,S=8192.")]
+Target = Annotated[str, typer.Option(help="Device to optimize for; see `nautile devices`.")]
+Numerics = Annotated[str, typer.Option(help="Largest numerics class allowed: exact, real or fast.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a program, one a line.")]
+Out = Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the bundles.")]
+Compile = Annotated[
+    bool | None,
+    typer.Option(help="Compile to cubins (default: only when -o is given)."),
+]
+Arch = Annotated[str, typer.Option(help="Architectures to compile for: sm_80,sm_90.")]
+Candidates = Annotated[
+    int,
+    typer.Option(min=1, max=256, help="Schedules of a kernel that `nautile bench` chooses among."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Seconds = Annotated[
+    float, typer.Option(min=0.001, max=86_400, help="Time limit of one region's saturation.")
+]
+Rows = Annotated[
+    int, typer.Option(min=1, max=100_000_000, help="Row limit of one region's e-graph.")
+]
+Memory = Annotated[
+    float, typer.Option(min=0.001, max=4096, help="Memory that saturation may add, in GiB.")
+]
