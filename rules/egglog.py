@@ -12,7 +12,8 @@ analyses   (fv T) bitmask of free axes    (rd T) of axes reduced inside
            (ext axis) extent    (traits T) bits of what is known of a term (`TRAITS`): its carried
            type (bit k: it is TYPES[k] or narrower), signs, whether it is a finite number, tame,
            rough (inexact in proportion to its size), a term of the source, equal to a number
-           (numbers are not rewritten)
+           (numbers are not rewritten), idle (summed, with a factor that leaves the sum: facts are
+           about what stays)
            (up T) of the reductions whose body has this term as a factor
 facts      (shift T T T) (scale T T T)       the running form of a subject, given the running value
            (power T T T) (bend T T T T)      of its carrier and a slope; all running forms are equal
@@ -83,6 +84,7 @@ TYPES = ("bool", "i32", "i64", "f32", "f64")
 STORAGE = tuple(DTYPES)
 _KNOWN = (
     "pos", "neg", "nonneg", "nonpos", "nonzero", "finite", "tame", "rough", "source", "number",
+    "idle",
 )  # fmt: skip
 TRAITS = {name: 1 << len(TYPES) + i for i, name in enumerate(_KNOWN)}
 _SIGNS = {">": "pos", "<": "neg", ">=": "nonneg", "<=": "nonpos", "!=": "nonzero"}
@@ -100,7 +102,7 @@ _KINDS = {  # the bits that are looked at, and those of them that are set
 _MINUS_ONE = "(Num -1.0)"
 
 
-_REWRITTEN = (_INTEGRAL | TRAITS["number"], 0)  # what facts are about: floats, not numbers
+_SUBJECT = (_INTEGRAL | TRAITS["number"] | TRAITS["idle"], 0)  # what facts are about: floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,8 @@ def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[
     integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
     query = [f"(= e {_text(left, integral)})"]
     query += [*_traits(rule, _guards(rule, left)), *_common(rule, [left, right])]
-    query += _has("e", "e", TRAITS["number"], 0)
+    if not rule.is_normal:  # these come before the traits of what they drop are known
+        query += _has("e", "e", TRAITS["number"], 0)
     if rule.parted:
         query += parted(left, right)
     if rule.two_way:
@@ -186,7 +189,7 @@ def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
 
 
 def _facts(rule: Rule, conclusion: Relation, index: int) -> Iterator[Printed]:
-    query = [f"(= e {_text(conclusion.subject, False)})", *_has("e", "e", *_REWRITTEN)]
+    query = [f"(= e {_text(conclusion.subject, False)})", *_has("e", "e", *_SUBJECT)]
     query += _traits(rule, {})
     query += _common(rule, list(relation_parts(conclusion)))
     for i, (extra, unit) in enumerate(_forms(conclusion.running)):

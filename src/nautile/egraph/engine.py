@@ -21,6 +21,7 @@ from .schema import CONSTRUCTORS, LEAVES, schema
 __all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run", "tidy"]
 
 _BATCH = 16
+_SETTLE = "(saturate normal) (saturate analysis)"  # what is dropped leaves no traits behind
 _FACT_ROUNDS = 8
 _MATCHES, _REST = 200, 1  # of back-off: matches of a two-way rule at once, iterations of rest
 _LARGE = 1000  # rows from which directed rules are applied one by one
@@ -206,6 +207,7 @@ class _Run:
         self.two_way = [rule.name for rule in rewrites if rule.two_way]
         self.rulesets: dict[tuple[str, ...], str] = {}
         self.backoff = _BackOff(max(_MATCHES, 2 * job.terms))
+        self.backoff.until["facts"] = 2  # factors leave their sums first
         self.frozen_at, self.frozen_for = self.start, 0.0
 
     def load(self) -> None:
@@ -232,7 +234,7 @@ class _Run:
         self.backoff.skipped = False
         changed = self.infer(iteration)
         changed |= self.direct(iteration)
-        for name, count in self.step("(seq (saturate analysis) probe)")[1].items():
+        for name, count in self.step(f"(seq {_SETTLE} probe)")[1].items():
             if name in self.laws:
                 self.backoff.waiting[name] = self.backoff.waiting.get(name, 0) + count
         two_way = [n for n in self.two_way if self.backoff.take(n, iteration)]
@@ -246,7 +248,7 @@ class _Run:
         fold = "fold fold_real" if self.job.real else "fold"
         for _ in range(_FACT_ROUNDS):
             facts = "facts" if self.backoff.awake("facts", iteration) else ""
-            updated, matches = self.step(f"(seq (saturate analysis) {fold} normal {facts})")
+            updated, matches = self.step(f"(seq {fold} {_SETTLE} {facts})")
             self.count(matches)
             found = sum(n for name, n in matches.items() if name in self.facts)
             self.backoff.matched("facts", iteration, found)

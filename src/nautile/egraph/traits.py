@@ -77,7 +77,13 @@ _LAWS |= {f"op_{f}": (("pos", ("-",)),) for f in ("exp", "exp2", "sigmoid")}
 def traits(constructors: Mapping[str, tuple[str, ...]]) -> list[str]:
     """The rules of all constructors, given the sorts of their arguments."""
     rules = [_composed(name, sorts) for name, sorts in constructors.items() if name != "Leaf"]
-    return [*rules, *_constants(), *_forms(), *_running()]
+    return [*rules, *_constants(), *_forms(), *_running(), _idle()]
+
+
+def _idle() -> str:
+    """A factor that does not vary along the axis leaves the sum."""
+    leaves = "(= l (loose e)) (!= 0 (& l (<< 1 i)))"
+    return _rule(f"(= s (r_sum i e)) {leaves}", TRAITS["idle"])
 
 
 def _rule(query: str, bits: int | str) -> str:
