@@ -153,7 +153,7 @@ def _try(result: Trial, worker: Worker) -> None:
             program,
             small_device(),
             numerics=result.numerics,
-            runners=int(rng.integers(0, 3) == 0),
+            runners=int(rng.integers(0, 4) == 0),
         )
     result.features |= features(plan)
     if dependent(regions):
@@ -176,8 +176,8 @@ def loaded(numerics: str) -> tuple[rules.Rule, ...]:
 
 
 def numerics_checked(rng: np.random.Generator) -> bool:
-    """The certificate is asked for every fourth program: it costs as much as all the rest."""
-    return not rng.integers(0, 4)
+    """The certificate is asked for every fifth program: it costs as much as all the rest."""
+    return not rng.integers(0, 5)
 
 
 # ---- variants ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from nautile.worker import Worker
 from .random_runs import body_of, chunk
 from .random_trial import numerics_of, trial
 
-QUICK, LONG = 300, 3000
+PARTS, QUICK, LONG = 3, 100, 3000
 SEED = 2027
 
 
@@ -25,23 +25,26 @@ def worker() -> Iterator[Worker]:
         yield active
 
 
-def test_random_programs_equal_the_oracle(worker: Worker) -> None:
-    _try_many(worker, QUICK, most=2)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_programs_equal_the_oracle(part: int, worker: Worker) -> None:
+    _try_many(worker, islice(_distinct(2), part * QUICK, (part + 1) * QUICK))
 
 
 @pytest.mark.slow
 def test_many_random_programs_equal_the_oracle(worker: Worker) -> None:
-    _try_many(worker, LONG, most=5)
+    _try_many(worker, islice(_distinct(5), LONG))
 
 
-def _try_many(worker: Worker, count: int, most: int) -> None:
+def _try_many(worker: Worker, texts: Iterable[str]) -> None:
     """Distinct programs (bench/fuzz_fusion.py shrinks what fails). Rules for dependent reductions
     take part in a third of the plans that need them, or the programs would prove little."""
     features: Counter[str] = Counter()
-    for text in islice(_distinct(most), count):
+    count = 0
+    for text in texts:
         found = trial(text, worker, numerics_of(text))
         assert not found.failures, "\n".join([text, *found.failures])
         features.update(found.features)
+        count += 1
     assert features["dependent"] > count // 3
     assert features["dependent online"] >= features["dependent"] / 3
     assert features["streams"] > count // 2

@@ -100,7 +100,8 @@ def _join(left: Value, right: Value, summed: set[Axis]) -> Value:
     inner = [a for a in left.axes if a in both & summed]
     if not inner:
         axes, (x, y) = align((left, right))
-        return Value(axes, np.asarray(x * y))
+        with np.errstate(all="ignore"):
+            return Value(axes, np.asarray(x * y))
     rows = [a for a in left.axes if a not in both]
     columns = [a for a in right.axes if a not in both]
     size = dict(zip(left.axes + right.axes, left.array.shape + right.array.shape, strict=True))
