@@ -66,13 +66,13 @@ def named(ctx: Context, axis: Axis) -> str:
 def _band(ctx: Context, of: str, group: int, wide: int, deep: int, x: str, y: str) -> None:
     """Index `of` as (x, y): x varies fastest inside bands of `group`."""
     group = min(group, wide)
-    ctx.emit(f"const int band = {of} / {group * deep}, in_band = {of} % {group * deep};")
+    ctx.emit(f"const int band = {of} / {group * deep}, within = {of} % {group * deep};")
     if wide % group:
         left = f"{wide} - band * {group}"
         ctx.emit(f"const int high = {left} < {group} ? {left} : {group};")
     else:
         ctx.emit(f"const int high = {group};")
-    ctx.emit(f"const int {x} = band * {group} + in_band % high, {y} = in_band / high;")
+    ctx.emit(f"const int {x} = band * {group} + within % high, {y} = within / high;")
 
 
 def _main_column(program: RoleProgram, counts: dict[Axis, int]) -> Axis | None:

@@ -20,10 +20,12 @@ def maps(program: RoleProgram) -> dict[TensorMap, str]:
         for op in operations((*program.producer, *program.consumer))
         if isinstance(op, StoreTile)
     ]
-    for made in (*boxes, *stores):
-        same = sum(m.buffer == made.buffer for m in names)
-        if made not in names:
-            names[made] = f"map_{identifier(made.buffer)}{f'_{same + 1}' * (same > 0)}"
+    for made in dict.fromkeys((*boxes, *stores)):
+        name = plain = f"map_{identifier(made.buffer)}"
+        number = 2
+        while name in names.values():
+            name, number = f"{plain}_{number}", number + 1
+        names[made] = name
     return names
 
 

@@ -3,7 +3,9 @@ emitter leaves to others."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from nautile.codegen.sm90.emit import CAPACITY, emit_hopper, emit_hopper_variant
 from nautile.codegen.sm90.kernel import BODY
 from nautile.codegen.sm90.options import Options
 from nautile.codegen.sm90.text import show_memory
-from nautile.codegen.tile import TileProgram
+from nautile.codegen.tile import Loop, Read, Statement, TileProgram, Write
 from nautile.errors import LoweringError
 
 GOLDEN = Path(__file__).parent / "golden_sm90"
@@ -88,3 +90,29 @@ def test_what_other_emitters_must_take(name: str) -> None:
     with pytest.raises(LoweringError, match=reason) as caught:
         emit_hopper(make())
     assert caught.value.code == code
+
+
+def test_names_of_buffers_cannot_meet_those_of_the_kernel() -> None:
+    """A buffer called as a variable of the kernel is, two maps of one buffer beside another."""
+    program = P.gemm(256, 256, 256, (128, 256, 64))
+    text = emit_hopper(_renamed(program, {"A": "within", "B": "A_2"})).text
+    body = text[text.index(BODY) :]
+    assert re.findall(r"\bconst \w+ (in_\w+) =", body) == ["in_within_A_2"]
+    square = emit_hopper(_renamed(program, {"B": "A", "C": "A_2"}))
+    names = re.findall(r"nt_map (\w+)", square.text[square.text.index(BODY) :])
+    assert len(set(names)) == len(names) == len(square.maps) == 3
+
+
+def _renamed(program: TileProgram, names: dict[str, str]) -> TileProgram:
+    """The program with other names of buffers."""
+
+    def changed(s: Statement) -> Statement:
+        if isinstance(s, Loop):
+            return replace(s, body=tuple(map(changed, s.body)))
+        if isinstance(s, (Read, Write)):
+            return replace(
+                s, buffer=replace(s.buffer, name=names.get(s.buffer.name, s.buffer.name))
+            )
+        return s
+
+    return replace(program, body=tuple(map(changed, program.body)))

@@ -136,9 +136,9 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_barrier_arrive(full_Q + 8 * slot_Q);
           break;
         }
-        const int band = number / 128, in_band = number % 128;
+        const int band = number / 128, within = number % 128;
         const int high = 4;
-        const int z = band * 4 + in_band % high, tile_row = in_band / high;
+        const int z = band * 4 + within % high, tile_row = within / high;
         const int o1_q = (31 - tile_row) * 128;
         const int o0_h = z;
         nt_barrier_expect(full_Q + 8 * slot_Q, 32768);
@@ -199,9 +199,9 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     nt_wgmma_commit();
     while (number < 1024) {
       int next;
-      const int band = number / 128, in_band = number % 128;
+      const int band = number / 128, within = number % 128;
       const int high = 4;
-      const int z = band * 4 + in_band % high, tile_row = in_band / high;
+      const int z = band * 4 + within % high, tile_row = within / high;
       const int o1_q = (31 - tile_row) * 128;
       const int o0_h = z;
       const int row0 = o1_q + w * 64 + (warp & 3) * 16 + (lane >> 2);

@@ -132,9 +132,9 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       int slot_K = 0; nt_u32 parity_K = 1;
       int slot_V = 0; nt_u32 parity_V = 1;
       for (int number = blockIdx.x; number < 48; number += gridDim.x) {
-        const int band = number / 48, in_band = number % 48;
+        const int band = number / 48, within = number % 48;
         const int high = 8;
-        const int z = band * 8 + in_band % high, tile_row = in_band / high;
+        const int z = band * 8 + within % high, tile_row = within / high;
         const int o1_q = tile_row * 192;
         const int o0_h = z;
         nt_barrier_wait(empty_Q + 8 * slot_Q, parity_Q);
@@ -192,9 +192,9 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     nt_wgmma_commit();
     while (number < 48) {
       const int next = number + gridDim.x;
-      const int band = number / 48, in_band = number % 48;
+      const int band = number / 48, within = number % 48;
       const int high = 8;
-      const int z = band * 8 + in_band % high, tile_row = in_band / high;
+      const int z = band * 8 + within % high, tile_row = within / high;
       const int o1_q = tile_row * 192;
       const int o0_h = z;
       const int row0 = o1_q + w * 64 + (warp & 3) * 16 + (lane >> 2);

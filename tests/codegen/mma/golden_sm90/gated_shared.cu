@@ -53,9 +53,9 @@ k_gated(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map
       int slot_A_B1_B2 = 0; nt_u32 parity_A_B1_B2 = 1;
       for (int number = blockIdx.x; number < 64; number += gridDim.x) {
         const int inner = number % 64;
-        const int band = inner / 64, in_band = inner % 64;
+        const int band = inner / 64, within = inner % 64;
         const int high = 8;
-        const int tile_row = band * 8 + in_band % high, tile_column = in_band / high;
+        const int tile_row = band * 8 + within % high, tile_column = within / high;
         const int o0_m = tile_row * 128;
         const int o1_n = tile_column * 128;
         {  // blocks of k
@@ -81,9 +81,9 @@ k_gated(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map
     int slot_A_B1_B2 = 0; nt_u32 parity_A_B1_B2 = 0;
     for (int number = blockIdx.x; number < 64; number += gridDim.x) {
       const int inner = number % 64;
-      const int band = inner / 64, in_band = inner % 64;
+      const int band = inner / 64, within = inner % 64;
       const int high = 8;
-      const int tile_row = band * 8 + in_band % high, tile_column = in_band / high;
+      const int tile_row = band * 8 + within % high, tile_column = within / high;
       const int o0_m = tile_row * 128;
       const int o1_n = tile_column * 128;
       int keep_acc_B1 = 0;
