@@ -2,6 +2,15 @@
 
 import sys
 
-from nautile.cli import main
+from nautile.interrupts import interruptible
 
-sys.exit(main())
+with interruptible() as seen:
+    try:
+        from nautile.cli import main
+
+        status = main()
+    except (Exception, KeyboardInterrupt):
+        if not seen:
+            raise
+        status = 130  # interrupted among the imports
+sys.exit(status)

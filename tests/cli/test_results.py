@@ -135,7 +135,7 @@ def test_interruption_leaves_no_child(source: Path) -> None:
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert process.returncode in (0, 130)
+    assert process.returncode in (0, 130, -signal.SIGINT)  # the last where it had hardly started
 
 
 def test_without_a_gpu_running_is_refused_by_name(
