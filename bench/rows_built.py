@@ -57,6 +57,7 @@ class Variant:
         fields = {"c": o.cluster, "t": o.threads, "h": o.held, "r": o.block_rows, "o": o.occupancy}
         said = [f"{k}{v}" for k, v in fields.items() if v != (1 if k == "c" else 0)]
         said += [f"k{o.room}"] * (o.room != DEFAULT.room)
+        said += ["staged"] * o.staged
         said += [self.hint] * bool(self.hint) + ["resident"] * self.resident
         return " ".join(said) or "chosen"
 
@@ -111,29 +112,24 @@ def _built(kernel: Kernel, case: str, folder: Path) -> dict[str, Any]:
 def _variants(program: str, vectors: int) -> Iterator[Variant]:
     """What is tried for rows of so many vectors of 16 bytes."""
     yield Variant()
+    yield from (Variant(hint=hint) for hint in HINTS)
     if program in ("bias_gelu_gate", "swiglu_rows"):
-        for threads, held in itertools.product((128, 224, 256, 448, 512), (1, 2, 4, 7)):
+        for threads, held in itertools.product((128, 224, 256, 448, 512), (1, 2, 4)):
             if math.ceil(vectors / (threads * held)) * threads * held <= vectors * 1.15:
                 yield Variant(RowOptions(threads=threads, held=held))
-        yield from (Variant(hint=hint) for hint in HINTS)
         return
-    yield from (Variant(hint=hint) for hint in HINTS)
-    for threads, block_rows in itertools.product((32, 64, 128, 256, 512, 1024), (1, 2, 4, 8)):
-        block = threads * block_rows
-        if 1 <= vectors / threads <= 8 and 128 <= block <= max(256, threads):
-            fixed = RowOptions(threads=threads, block_rows=block_rows)
-            for room in (0, 1024, 2048):
-                yield Variant(replace(fixed, occupancy=room // block))
-            for room in (1024, 1536):
-                yield Variant(replace(fixed, occupancy=room // block, room=0))
-    if vectors >= 1024:
-        for cluster, threads in itertools.product((2, 4, 8), (128, 256, 512, 1024)):
-            if 1 <= vectors / (cluster * threads) <= 8:
-                for room in (512, 768, 1024, 1536):
-                    options = RowOptions(cluster, threads, occupancy=room // threads)
-                    yield Variant(options)
-                    if vectors >= 8192:
-                        yield Variant(options, resident=True)
+    for cluster, threads in itertools.product((1, 2, 4, 8), (64, 128, 256, 512, 1024)):
+        part = vectors / cluster
+        if part < (128 if cluster == 1 else 1024) or threads > part:
+            continue
+        fixed = RowOptions(cluster, threads)
+        if part / threads <= 8:
+            for room in (0, 768, 1024) if threads <= 256 or cluster == 1 else (1024,):
+                yield Variant(replace(fixed, occupancy=room // threads))
+        for held in (0, 32):
+            staged = replace(fixed, staged=True, room=held)
+            if 2 <= part / threads <= 32:
+                yield from (Variant(replace(staged, occupancy=n // threads)) for n in (1024, 1536))
 
 
 def _compiled(kernel: Kernel, variant: Variant, case: str, folder: Path) -> dict[str, Any]:
@@ -150,6 +146,7 @@ def _compiled(kernel: Kernel, variant: Variant, case: str, folder: Path) -> dict
         "kernel": cuda.name,
         "grid": cuda.grid,
         "threads": cuda.threads,
+        "shared": cuda.shared_bytes,
         "arguments": cuda.buffers,
         "registers": made.report.registers,
     }

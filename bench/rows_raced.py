@@ -192,7 +192,9 @@ def _loaded(folder: Path, variant: dict[str, Any]) -> Callable[[Arrays], None]:
     module = cp.RawModule(path=str(folder / variant["cubin"]))
     kernel = module.get_function(variant["kernel"])
     grid, block, names = tuple(variant["grid"]), (variant["threads"],), variant["arguments"]
-    return lambda arrays: kernel(grid, block, tuple(arrays[n] for n in names))
+    shared = variant["shared"]
+    kernel.max_dynamic_shared_size_bytes = shared
+    return lambda arrays: kernel(grid, block, tuple(arrays[n] for n in names), shared_mem=shared)
 
 
 def _each(launch: Callable[[Arrays], None], sets: Sequence[Arrays]) -> Callable[[], None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -26,7 +27,12 @@ from nautile.extract.kernel import Kernel
 __all__ = ["alternatives", "emit", "emit_cluster_variants", "emit_program"]
 
 _SCHEDULES = 3  # alternatives that are tried, at most
-_CLUSTERS = (RowOptions(cluster=0), *(RowOptions(cluster=0, occupancy=n) for n in (2, 1)))
+_CLUSTERS = (
+    RowOptions(cluster=0),
+    RowOptions(cluster=0, occupancy=2),
+    RowOptions(cluster=0, staged=True, room=0),
+    RowOptions(cluster=0, occupancy=1),
+)
 _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 
@@ -96,7 +102,11 @@ def emit_cluster_variants(program: TileProgram) -> list[CudaKernel]:
     if rows is None:
         raise LoweringError(f"{program.name}: its blocks are not rows")
     precise = _precisely(program)
-    return [emit_rows_cluster(rows, program.name, precise, options) for options in _CLUSTERS]
+    made = [emit_rows_cluster(rows, program.name, precise, _CLUSTERS[0])]
+    for options in _CLUSTERS[1:]:
+        with suppress(LoweringError):
+            made.append(emit_rows_cluster(rows, program.name, precise, options))
+    return made
 
 
 def _multiplies(program: TileProgram) -> bool:

@@ -45,6 +45,13 @@ template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
   else *(nt_u8*)p = (nt_u8)v.x[0];
 }
 
+// 16 bytes of shared memory, read again by each pass: they are not kept in registers
+NT_DEV nt_vec<16> nt_staged(nt_u32 from) {
+  nt_vec<16> v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x[0]), "=r"(v.x[1]), "=r"(v.x[2]), "=r"(v.x[3]) : "r"(from));
+  return v;
+}
+
 // hides a register from the compiler, so that widened copies of it are not kept alive across passes
 NT_DEV void nt_hide(nt_u32& x) { asm volatile("" : "+r"(x)); }
 

@@ -128,14 +128,14 @@ class _Emitter(Reader):
             *self.body,
             "}",
         ]
-        headers = ("copy.cuh", "sm90.cuh") if g.cluster else ()
-        source = inline("\n".join(text) + "\n", "scalar.cuh", *headers, "rows.cuh")
+        headers = ("scalar.cuh", "copy.cuh", "sm90.cuh", "rows.cuh")
+        source = inline("\n".join(text) + "\n", *headers)
         return CudaKernel(
             identifier(self.name),
             source,
             (g.blocks, 1, 1),
             g.threads,
-            0,
+            g.stage,
             tuple(b.name for b in (*inputs, *outputs)),
             architecture="sm_90" if g.cluster else "sm_80",
         )
@@ -159,6 +159,11 @@ class _Emitter(Reader):
             last = "" if g.part * g.chunks == g.vectors else f"first + {g.part} > {g.vectors} ? "
             end = f"(first + {g.part}) * {g.width}"
             self.put(f"const int end = {f'{last}{g.vectors * g.width} : ' if last else ''}{end};")
+        if g.staged:
+            self.put(
+                "extern __shared__ __align__(16) nt_u8 staged[];",
+                "const nt_u32 stage = nt_shared(staged) + 16 * threadIdx.x;",
+            )
         stride = g.rows
         for axis in self.rows.rows:
             stride //= axis.extent

@@ -28,8 +28,10 @@ _CLUSTERS = (2, 4, 8)  # blocks of a cluster: what every Hopper card launches
 # multiprocessor is to hold (measured on an H200: 87% of a copy's bandwidth for a softmax of 64k
 # columns of bf16; parts half as large reach 81%, twice the threads 78%).
 _PARTS = ((256, 32, 3), (512, 32, 1), (1024, 24, 1))
+_STAGED = ((256, 32, 6), (512, 32, 3), (1024, 48, 1))  # the same of parts in shared memory
 _ALONE = 16384  # registers of a row, from which what is read once is not kept
 _BUSY = 32768  # elements of a row of one tensor, from which its block computes too long alone
+_STAGE = 163840  # bytes of shared memory for a staged row: what sm_80 has
 _WORTH = 4096  # registers that a row must take for several blocks to share it
 _MULTIPROCESSORS = 132  # of an H200
 
@@ -39,7 +41,8 @@ class RowOptions:
     """What a schedule of rows fixes; 0 leaves it to the geometry. `cluster` blocks share a row that
     is folded (sm_90), each with `threads` threads a row, which hold `held` vectors at a time;
     `block_rows` rows a block; the compiler is asked to fit `occupancy` blocks on a multiprocessor.
-    `room` registers a thread hold element values from one pass to the next.
+    `room` registers a thread hold element values from one pass to the next. What is `staged` waits
+    in shared memory instead of registers, so that more of it is under way.
     A cluster of 0 is one that the row needs."""
 
     cluster: int = 1
@@ -48,6 +51,7 @@ class RowOptions:
     block_rows: int = 0
     occupancy: int = 0
     room: int = 32
+    staged: bool = False
 
 
 DEFAULT = RowOptions()
@@ -73,6 +77,12 @@ class Geometry:
     operations: int
     cluster: bool = False
     wanted: int = 0
+    staged: bool = False
+
+    @property
+    def stage(self) -> int:
+        """Bytes of shared memory for what a block has read."""
+        return 4 * self.words * self.threads if self.staged else 0
 
     @property
     def lasting(self) -> bool:
@@ -183,6 +193,8 @@ def _folded(row: _Row, options: RowOptions) -> Geometry:
     threads = options.threads or _threads(row)
     held = -(-row.vectors // threads)
     resident = row.words * held <= (_LARGEST if threads == 1024 else _RESIDENT)
+    if options.staged and 4 * row.words * held * threads <= _STAGE:
+        return _dealt(row, options, threads, held)
     if not resident or not (row.several or row.size < _ALONE or options.threads):
         threads, held = _FOLDING, max(1, min(_VECTORS, 32 // max(1, row.words)))
         resident = False
@@ -215,6 +227,7 @@ def _dealt(
         row.operations,
         cluster,
         options.occupancy,
+        options.staged and row.folds and resident,
     )
 
 
@@ -228,7 +241,9 @@ def _clustered(name: str, row: _Row, options: RowOptions) -> Geometry:
     if options.cluster == 0 and not (_long(row) or _few(row)):
         raise LoweringError(f"{name}: one block a row does as well as a cluster")
     least = _spread(row) if options.cluster == 0 and _few(row) else 2
-    for most, room, fits in ((options.threads, 32, 0),) if options.threads else _PARTS:
+    for most, room, fits in (
+        ((options.threads, 128 if options.staged else 32, 0),) if options.threads else _PARTS
+    ):
         for cluster in _CLUSTERS if options.cluster == 0 else (options.cluster,):
             part = -(-row.vectors // cluster)
             held = -(-part // most)

@@ -39,6 +39,7 @@ class Reader:
     printer: Printer = field(init=False)
     loaded: dict[str, str] = field(default_factory=dict)
     running: frozenset[str] = frozenset()
+    staged: dict[str, int] = field(default_factory=dict)
     kept: dict[Term, Ref] = field(default_factory=dict)
     arrays: set[str] = field(default_factory=set)
     depth: int = 1
@@ -119,9 +120,13 @@ class Reader:
             k
             for k in wanted
             if k not in self.loaded
+            and k not in self.staged
             and self._vector(self.reads[k])
             and row_dependent(self.reads[k], self.rows)
         ]
+        if fresh and self.shape.staged:
+            self._stage(fresh)
+            return
         if not fresh:
             return
         fresh += self._early()
@@ -138,6 +143,27 @@ class Reader:
             self.loaded[key] = f"v_{key}[i]"
         self.flush(0)
         self._vector_loop(lines)
+
+    def _stage(self, keys: list[str]) -> None:
+        """Copy all vectors of a thread to shared memory, where it alone reads them."""
+        g = self.shape
+        lines: list[str] = []
+        for key in keys:
+            access = self.reads[key]
+            if access.bytes * g.width != 16 or access.guards:
+                raise LoweringError(f"{self.name}: only whole vectors of 16 bytes are staged")
+            before, place = self._first(access)
+            copy = f"nt_copy16({self._slot(len(self.staged))}, {place});"
+            self.staged[key] = len(self.staged)
+            lines += [*before, f"if ({self.inside}) {copy}" if self.ragged else copy]
+        self.flush(0)
+        self._vector_loop(lines)
+        self.put("nt_copy_commit();", "nt_copy_wait<0>();")
+
+    def _slot(self, number: int) -> str:
+        """The shared address of vector i of a thread, of a staged tensor."""
+        g = self.shape
+        return f"stage + ({number * g.held} + i) * {16 * g.threads}"
 
     def _early(self) -> list[str]:
         """Keys of what all rows share, loaded with the first pass where a row takes half of a
@@ -199,7 +225,10 @@ class Reader:
         """A loop over the vectors of a thread; c0 is the first column of vector i."""
         g = self.shape
         origin = "" if g.resident and g.chunks == 1 else "first + "
-        self.put("#pragma unroll", f"for (int i = 0; i < {g.held}; i++) {{")
+        registers = not self.staged or any("[i" in line for line in lines)
+        self.put(
+            f"#pragma unroll{'' if registers else ' 2'}", f"for (int i = 0; i < {g.held}; i++) {{"
+        )
         self.depth += 1
         self.put(f"const int c0 = ({origin}t + i * {g.row_threads}) * {g.width};", *lines)
         self.depth -= 1
@@ -216,6 +245,12 @@ class Reader:
         """Vector loads of what all rows share, inside the loop over vectors."""
         lines = []
         for key in wanted:
+            if key in self.staged:
+                lines.append(
+                    f"const nt_vec<16> v_{key} = nt_staged({self._slot(self.staged[key])});"
+                )
+                self.loaded[key] = f"v_{key}"
+                continue
             if key in self.loaded or not self._vector(self.reads[key]):
                 continue
             name = f"w_{key}"

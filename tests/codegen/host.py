@@ -31,12 +31,13 @@ COMPILER = shutil.which("g++")
 
 def _without_ptx(text: str) -> str:
     """The text without the device functions that hold PTX."""
-    kept = re.sub(r"^NT_DEV .*\{.*\basm\b.*\}\n", "", text, flags=re.MULTILINE)
-    longer = r"^NT_DEV [^\n]*\{\n(?:[^}\n][^\n]*\n)*?[^\n]*\basm\b(?:[^}\n][^\n]*\n)*?\}\n"
+    head = r"^(?:template <[^\n]*?> )?NT_DEV "
+    kept = re.sub(head + r".*\{.*\basm\b.*\}\n", "", text, flags=re.MULTILINE)
+    longer = head + r"[^\n]*\{\n(?:[^}\n][^\n]*\n)*?[^\n]*\basm\b(?:[^}\n][^\n]*\n)*?\}\n"
     kept = re.sub(longer, "", kept, flags=re.MULTILINE)
     assert not re.search(r"\basm\b", re.sub(r"//.*", "", kept)), "PTX in other functions"
     shared = r"extern __shared__ [^;]*?(\w+)\[\];"
-    return re.sub(shared, r"unsigned char* \1 = host_shared;", kept)
+    return re.sub(shared, r"unsigned char* \1 = host_dynamic();", kept)
 
 
 def _shared(text: str) -> str:

@@ -3,6 +3,7 @@ float64 oracle; and when a cluster is chosen."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from sample_values import check, inputs
 
 from nautile.codegen.compile import compile_kernel
 from nautile.codegen.lower import lower
-from nautile.codegen.rows import RowOptions, RowProgram, as_rows, emit_rows_cluster
+from nautile.codegen.rows import RowOptions, RowProgram, as_rows, emit_rows, emit_rows_cluster
 from nautile.codegen.source import CudaKernel
 from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
@@ -68,7 +69,28 @@ def smallest(kernel: Kernel) -> CudaKernel | None:
     return None
 
 
+def staged(kernel: Kernel, options: RowOptions) -> CudaKernel:
+    rows = rows_of(kernel)
+    assert rows is not None
+    precise = any(o.buffer.dtype != "bf16" for o in kernel.outputs)
+    emit = emit_rows if options.cluster == 1 else emit_rows_cluster
+    return emit(rows, kernel.name, precise, options)
+
+
+STAGED = {
+    "wide": RowOptions(threads=128, staged=True),
+    "warps_f32": RowOptions(threads=64, staged=True),
+    "streamed_online": RowOptions(8, 64, staged=True),
+    "standardised_f32": RowOptions(2, 64, staged=True, room=0),
+    "variance_wide": RowOptions(4, 32, staged=True),
+    "weighted_moment_long": RowOptions(4, 128, staged=True),
+    "two_inputs": RowOptions(2, 96, staged=True, room=0),
+    "two_merges": RowOptions(threads=256, staged=True),
+}
 TAKEN = {name: cuda for name, made in MADE.items() if (cuda := smallest(made())) is not None}
+
+
+TAKEN |= {f"staged-{n}": staged(MADE[n](), options) for n, options in STAGED.items()}
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +102,24 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> object:
 @pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
 @pytest.mark.parametrize("name", TAKEN)
 def test_a_cluster_computes_what_the_oracle_does(library: object, name: str) -> None:
-    kernel, number = MADE[name](), list(TAKEN).index(name)
+    kernel, number = MADE[name.removeprefix("staged-")](), list(TAKEN).index(name)
     arrays = inputs(kernel)
     found = dict(arrays)
     host.run(library, number, TAKEN[name], kernel, found)  # type: ignore[arg-type]
     check(kernel, arrays, found)
 
 
+def test_staged_rows_are_read_from_memory_once() -> None:
+    for name in STAGED:
+        text = TAKEN[f"staged-{name}"].text
+        body = text[text.index('extern "C"') :]
+        assert body.count("nt_copy16(") == len(set(re.findall(r"nt_copy16\(.*?, (p_\w+)", body)))
+        assert TAKEN[f"staged-{name}"].shared_bytes > 0
+        assert "nt_load<16, false>" not in body
+
+
 def test_clusters_of_every_size_and_fold_are_tried() -> None:
-    sizes = {host.cluster_of(cuda) for cuda in TAKEN.values()}
+    sizes = {host.cluster_of(cuda) for name, cuda in TAKEN.items() if "staged" not in name}
     assert sizes == {2, 4, 8}
     assert {"monoids_wide", "weighted_moment", "at_maximum", "covariance", "two_merges"} <= set(
         TAKEN

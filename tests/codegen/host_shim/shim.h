@@ -30,13 +30,13 @@ static HostDim gridDim, blockDim;
 static HostBarrier host_block[16], host_warp[16][32];
 static struct { int arrived; unsigned phase; } host_cluster;
 static uint32_t host_slots[16][32][32];
-static unsigned char* host_shared;
 static void (*host_body)(void**);
 static void** host_arguments;
-enum { HOST_ARENA = 1 << 16 };
+enum { HOST_ARENA = 1 << 19, HOST_STATES = 1 << 16 };  // bytes of a block, of those for states
 alignas(1024) static unsigned char host_arena[16][HOST_ARENA];
 
 static int host_rank() { return host_fibers[host_current].rank; }
+static unsigned char* host_dynamic() { return host_arena[host_rank()] + HOST_STATES; }
 static HostDim host_thread() { return {host_fibers[host_current].thread, 0, 0}; }
 static HostDim host_block_index() {
   const int b = host_first + host_rank();
@@ -110,12 +110,12 @@ static void host_entry() {
 static void host_launch(void (*body)(void**), void** arguments, int gx, int gy, int gz, int threads, int shared, int cluster) {
   host_body = body; host_arguments = arguments;
   gridDim = {gx, gy, gz}; blockDim = {threads, 1, 1};
-  host_shared = (unsigned char*)aligned_alloc(1024, (shared / 1024 + 2) * 1024);
+  if (shared > HOST_ARENA - HOST_STATES) abort();
   host_fibers.resize(threads * cluster);
   for (auto& f : host_fibers) f.stack.resize(1 << 16);
   for (host_first = 0; host_first < gx * gy * gz; host_first += cluster) {
-    memset(host_shared, 0xff, shared);
-    for (int r = 0; r < cluster; r++) memset(host_arena[r], 0xff, HOST_ARENA);
+    for (int r = 0; r < cluster; r++) memset(host_arena[r] + HOST_STATES, 0xff, shared);
+    if (cluster > 1) for (int r = 0; r < cluster; r++) memset(host_arena[r], 0xff, HOST_STATES);
     for (int r = 0; r < cluster; r++) host_left[r] = threads;
     host_cluster.arrived = 0; host_cluster.phase = 0;
     for (int t = 0; t < threads * cluster; t++) {
@@ -130,7 +130,6 @@ static void host_launch(void (*body)(void**), void** arguments, int gx, int gy, 
     host_current = 0; host_live = threads * cluster;
     swapcontext(&host_main, &host_fibers[0].context);
   }
-  free(host_shared);
   host_fibers.clear();
 }
 
@@ -168,3 +167,8 @@ inline void nt_ld8(uint32_t* r, const void* p) { if ((uintptr_t)p % 8) abort(); 
 inline void nt_st16(void* p, const uint32_t* r) { if ((uintptr_t)p % 16) abort(); memcpy(p, r, 16); }
 inline void nt_st8(void* p, const uint32_t* r) { if ((uintptr_t)p % 8) abort(); memcpy(p, r, 8); }
 inline void nt_hide(uint32_t&) {}
+inline void nt_copy16(uint32_t to, const void* p) { if ((uintptr_t)p % 16 || to % 16) abort(); memcpy(host_arena[0] + to, p, 16); }
+inline void nt_copy_commit() {}
+template <int pending> inline void nt_copy_wait() {}
+template <class V> struct HostStaged { uint32_t from; operator V() const { V v; memcpy(&v, host_arena[0] + from, 16); return v; } };
+#define nt_staged(from) HostStaged<nt_vec<16>>{from}
