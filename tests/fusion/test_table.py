@@ -20,21 +20,12 @@ from .measure import Measured, certificate, measure
 
 RECORDED = HERE.parents[1] / "bench" / "results" / "fusion.json"
 ROWS, MILLISECONDS = 5_000, 100.0
-# What takes longer than it should: no more than that.
-LONGER = dict.fromkeys(("divergence", "gemma2_geglu_mlp"), 1_500.0) | dict.fromkeys(
-    (
-        "backward_queries", "entropy", "gemma3_local_attention", "group_norm_matmul",
-        "group_norm_residual", "loss_smoothed", "narrow_mlp", "random_features", "retention",
-        "retention_normalised", "scaled_norm", "symmetric_divergence", "two_maps",
-    ),
-    600.0,
-)  # fmt: skip
+# Processor time of the child. What takes longer than it should: no more than that.
+LONGER = dict.fromkeys(("divergence", "symmetric_divergence"), 250.0)
 BLOCK_ROWS, BLOCK_MILLISECONDS = 50_000, 5_000.0
 RUNS = 12  # saturations, of which the fastest counts: others may keep the machine busy
-# A state that is 0 but for rounding (the first moment about a running mean) is judged too strictly.
-FAILING = ("layer_norm_long",)
-# Not recorded yet: their certificates take many minutes on a busy machine.
-UNRECORDED = ("mixtral_expert_combine", "gemma2_capped_cross_entropy")
+# Not recorded yet: its certificate takes many minutes on a busy machine.
+UNRECORDED = ("mixtral_expert_combine",)
 QUICK = (
     "causal", "window", "unshifted", "sinks", "two_maps", "dropped", "weighted_keys", "with_lse",
     "backward_values", "softmax_rows", "softmax_gradient", "log_of_log", "top_1", "loss_rows",
@@ -123,7 +114,7 @@ def test_every_program_is_recorded() -> None:
 def test_the_record_keeps_to_the_fewest(record: dict[str, Any]) -> None:
     known = entry(record["case"])
     assert "error" not in record
-    assert record["certificate"]["verdict"] == ("fail" if known.name in FAILING else "pass")
+    assert record["certificate"]["verdict"] == "pass"
     passes = record["after"]["passes"]
     assert {n: k for n, k in passes.items() if k > known.allowed(n)} == {}
     assert len(record["after"]["kernels"]) <= known.most_kernels
