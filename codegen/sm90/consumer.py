@@ -34,6 +34,7 @@ from nautile.codegen.sm90.memory import (
     PairStart,
     PairSync,
     Pin,
+    Promote,
     Release,
     Ring,
     Skip,
@@ -309,6 +310,9 @@ class Consumer(Role):
                 held.define(target, held.use(source, partial=True)[0].kept())
             case Pack(target, source):
                 held.define(target, self._current(source))
+            case Promote(target, source):
+                held.use(target, source)
+                held.define(target, Value())
             case Pin(source):
                 held.use(source, partial=True)
                 self.unpinned = ""

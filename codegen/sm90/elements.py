@@ -15,7 +15,7 @@ from nautile.codegen.sm80.context import Place
 from nautile.codegen.sm80.elements import COMBINE, quad
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.indices import based
-from nautile.codegen.sm90.memory import Mask, MaskTail, Pin
+from nautile.codegen.sm90.memory import Mask, MaskTail, Pin, Promote
 from nautile.terms import Axis, Term
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "pin",
     "places",
     "pointwise",
+    "promote",
     "rescale",
     "rows",
     "settle",
@@ -201,6 +202,10 @@ def clear(ctx: Context, op: Clear) -> None:
 
 def keep(ctx: Context, op: Keep) -> None:
     _each(ctx, op.target, f"{ctx.element(op.target)} = {ctx.element(op.source)};")
+
+
+def promote(ctx: Context, op: Promote) -> None:
+    _each(ctx, op.target, f"{ctx.element(op.target)} += {ctx.element(op.source)};")
 
 
 def fold(ctx: Context, op: FoldRow) -> None:

@@ -40,6 +40,7 @@ from nautile.codegen.sm90.memory import (
     PairStart,
     PairSync,
     Pin,
+    Promote,
     Release,
     RoleProgram,
     Skip,
@@ -231,6 +232,8 @@ def _values(ctx: Context, op: Operation) -> None:
             issue(ctx, op)
         case WaitGroup():
             wait(ctx, op)
+        case Promote():
+            elements.promote(ctx, op)
         case Pin():
             elements.pin(ctx, op)
         case Mask():

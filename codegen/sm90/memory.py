@@ -24,6 +24,7 @@ Operation   ::= Tiles(body, first)               the output tiles of this block,
               | Begin(target)                    an accumulator holds nothing yet
               | Issue(pairs, left, start)        asynchronous: accumulators += left x right
               | CommitGroup                      close the group of products issued so far
+              | Promote(target, source)          target += source, in f32
               | WaitGroup(pending, pinned)       all but so many groups are done; `pinned` registers
                                                  (written or read by products) are touched after it
               | Pin(source)                      what computed `source` stays before the next wait
@@ -82,6 +83,7 @@ __all__ = [
     "PairStart",
     "PairSync",
     "Pin",
+    "Promote",
     "Release",
     "Ring",
     "RoleProgram",
@@ -204,6 +206,15 @@ class CommitGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Promote:
+    """A sum of products of 8-bit operands, which the tensor cores keep to some 14 bits, joins an
+    f32 sum before it is long. (DeepSeek-V3 technical report, 2024, section 3.3.2.)"""
+
+    target: Fragment
+    source: Fragment
+
+
+@dataclass(frozen=True, slots=True)
 class WaitGroup:
     """`pinned` names accumulators and packed fragments."""
 
@@ -285,6 +296,7 @@ Operation = (
     | Issue
     | CommitGroup
     | WaitGroup
+    | Promote
     | Pin
     | PairStart
     | PairSync

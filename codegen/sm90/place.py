@@ -17,11 +17,12 @@ from nautile.codegen.schedule.affine import ONE, coefficient, inside, offset
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError
 from nautile.codegen.sm90.memory import PANEL_BYTES, Box
 from nautile.codegen.source import TensorMap
+from nautile.codegen.tile import Write
 from nautile.codegen.types import interval
 from nautile.dtypes import DTYPES
-from nautile.terms import Axis, Buffer, Cast, Const, Index, Load, Term
+from nautile.terms import Axis, Cast, Const, Index, Load, Term
 
-__all__ = ["View", "box", "stored"]
+__all__ = ["View", "box", "columns", "stored"]
 
 ALIGNMENT = 16  # bytes: strides and starts of views
 LARGEST_BOX = 256
@@ -137,14 +138,25 @@ def _place(form: Mapping[Term, int], unit: int, least: int) -> Term:
     return total
 
 
-def stored(
-    structure: Structure, buffer: Buffer, coordinates: tuple[Term, ...], column: Axis | None
-) -> View | None:
+def columns(structure: Structure, s: Write) -> Axis | None:
+    """The column axis of what is written; None for one value a row."""
+    if s.source.name in structure.columns:
+        return structure.columns[s.source.name]
+    across = {c.column for c in structure.contractions.values()}
+    own = [a for a in s.source.axes if a in across]
+    if structure.row not in s.source.axes or len(own) > 1:
+        raise UnsupportedError(f"{s.source.name} is not over rows and at most one column axis")
+    return own[0] if own else None
+
+
+def stored(structure: Structure, s: Write) -> View | None:
     """The view through which the copy engine stores an output, or None where it cannot: elements of
     16 bits, rows of aligned pieces of 128 bytes (the last may be cut by the extent)."""
-    if column is None or DTYPES[buffer.dtype].bytes != 2 or DTYPES[buffer.dtype].kind != "float":
+    column, kind = columns(structure, s), DTYPES[s.buffer.dtype]
+    if column is None or kind.bytes != 2 or kind.kind != "float":
         return None
     tile = structure.program.tiles[column]
     if tile % (PANEL_BYTES // 2) and tile < column.extent:
         return None
-    return _output(Load(buffer, coordinates), structure.row, column)
+    coordinates = tuple(structure.inline(c) for c in s.coordinates)
+    return _output(Load(s.buffer, coordinates), structure.row, column)

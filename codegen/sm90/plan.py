@@ -45,7 +45,7 @@ from nautile.codegen.sm90.memory import (
     WaitGroup,
 )
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, LAUNCHED, SPARE_REGISTERS, Options
-from nautile.codegen.sm90.rings import Placement, place
+from nautile.codegen.sm90.rings import Placement, cursor, place
 from nautile.codegen.sm90.shape import alone, geometry
 from nautile.codegen.sm90.streams import (
     Batch,
@@ -54,6 +54,7 @@ from nautile.codegen.sm90.streams import (
     batches,
     heavy_first,
     is_lagged,
+    is_promoted,
     is_skewed,
     items,
     only_first_partial,
@@ -233,13 +234,23 @@ class _Planner:
                 return [*self._sequence(item), *done]
         return self.values.operations(item, None)
 
+    def _promoted(self, nest: Nest, ring: Ring, batch: Batch) -> list[Operation]:
+        """Every block's sum by itself, added to the f32 sum under other warpgroups' products."""
+        parts, promotes = self.values.parts(batch)
+        issues, held = self.values.issues(parts, self.placement, "fresh", batch)
+        take, free = cursor(ring)
+        body = [*take, Fence(), *issues, CommitGroup(), WaitGroup(0, held), *free, *promotes]
+        return [*(Clear(p.target) for p in promotes), self._stream(nest, (), body)]
+
     def _lagged(self, nest: Nest) -> list[Operation]:
         batch = nest.batches[0]
         ring = self.placement.ring(batch)
-        issues, held = self.values.issues(batch, self.placement, "begun")
-        turn = self.geometry.alternate
         if ring is None:
             raise UnsupportedError("a loop over operands that do not move")
+        if is_promoted(self.structure, nest):
+            return self._promoted(nest, ring, batch)
+        issues, held = self.values.issues(batch, self.placement, "begun")
+        turn = self.geometry.alternate
         body = [
             WaitFull(ring), Fence(), *issues, CommitGroup(), WaitGroup(1, held),
             Release(ring, 1), Advance(ring),
@@ -255,8 +266,8 @@ class _Planner:
         issue0, held0 = self.values.issues(scores, self.placement, "fresh")
         packs, packed = self.values.packs(mixed)
         issue1, held1 = self.values.issues(mixed, self.placement, "begun")
-        take0, free0 = _cursor(early)
-        take1, free1 = _cursor(late)
+        take0, free0 = cursor(early)
+        take1, free1 = cursor(late)
         turn = self._in_turn(nest)
         partial = self._partial_first(nest)
         work0 = self._work(nest, True, True)
@@ -355,7 +366,7 @@ class _Planner:
 
     def _in_order(self, batch: Batch, nest: Nest | None) -> list[Operation]:
         ring = self.placement.ring(batch)
-        take, free = _cursor(ring)
+        take, free = cursor(ring)
         found: list[Operation] = [*take]
         if batch.computed(self.structure):
             packs, packed = self.values.packs(batch)
@@ -377,13 +388,6 @@ class _Planner:
         return [
             *found, *sync, Fence(), *issues, CommitGroup(), *arrive, WaitGroup(0, held), *free,
         ]  # fmt: skip
-
-
-def _cursor(ring: Ring | None) -> tuple[list[Operation], list[Operation]]:
-    """To take the slot at a ring's cursor, and to free it."""
-    if ring is None:
-        return [], []
-    return [WaitFull(ring)], [Release(ring), Advance(ring)]
 
 
 def _begins(issues: Sequence[Operation]) -> list[Operation]:

@@ -12,14 +12,22 @@ from dataclasses import dataclass, field, replace
 
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.schedule.structure import CapacityError, Contraction, Structure, statements
-from nautile.codegen.sm90.memory import Box, Geometry, Ring
+from nautile.codegen.sm90.memory import (
+    Advance,
+    Box,
+    Geometry,
+    Operation,
+    Release,
+    Ring,
+    WaitFull,
+)
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
 from nautile.codegen.sm90.place import box, stored
 from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Tile, Write
 from nautile.terms import Axis
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "cursor", "place"]
 
 _STAY = 0
 _LONGEST_NAME = 24
@@ -86,16 +94,7 @@ def place(
 def _staged(structure: Structure) -> Iterator[bool]:
     for s in statements(structure.program.body):
         if isinstance(s, Write):
-            coordinates = tuple(structure.inline(c) for c in s.coordinates)
-            column = _column(structure, s)
-            yield stored(structure, s.buffer, coordinates, column) is not None
-
-
-def _column(structure: Structure, s: Write) -> Axis | None:
-    if s.source.name in structure.columns:
-        return structure.columns[s.source.name]
-    own = [a for a in s.source.axes if a in {c.column for c in structure.contractions.values()}]
-    return own[0] if own else None
+            yield stored(structure, s) is not None
 
 
 @dataclass(slots=True)
@@ -189,3 +188,10 @@ def _ring_name(boxes: list[Box], taken: set[str]) -> str:
     while name in taken:
         name, number = f"{name}_{number}", number + 1
     return name
+
+
+def cursor(ring: Ring | None) -> tuple[list[Operation], list[Operation]]:
+    """To take the slot at a ring's cursor, and to free it."""
+    if ring is None:
+        return [], []
+    return [WaitFull(ring)], [Release(ring), Advance(ring)]

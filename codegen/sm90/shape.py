@@ -5,7 +5,7 @@ from __future__ import annotations
 from nautile.codegen.schedule.structure import CapacityError, Structure, UnsupportedError
 from nautile.codegen.sm90.boxes import Geometry
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
-from nautile.codegen.sm90.streams import Nest, is_lagged
+from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted
 
 __all__ = ["alone", "geometry"]
 
@@ -35,7 +35,7 @@ def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
 
 
 def alone(structure: Structure, root: Nest) -> Nest | None:
-    """The only loop, where it is a lagged one and no operand stays."""
+    """The only loop, where it is a lagged one, no operand stays, and one accumulator does."""
     nests = root.nests
     if len(nests) != 1 or not is_lagged(structure, nests[0]) or root.batches:
         return None
@@ -44,4 +44,5 @@ def alone(structure: Structure, root: Nest) -> Nest | None:
         for c in nests[0].batches[0].contractions
         for t in (c.left, c.right)
     )
-    return nests[0] if all(moves) else None
+    promoted = is_promoted(structure, nests[0])
+    return nests[0] if all(moves) and not promoted else None

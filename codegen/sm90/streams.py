@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 
 from nautile.codegen.schedule.registers import reads
 from nautile.codegen.schedule.structure import (
@@ -27,6 +28,7 @@ __all__ = [
     "depends",
     "heavy_first",
     "is_lagged",
+    "is_promoted",
     "is_skewed",
     "items",
     "nests",
@@ -34,6 +36,7 @@ __all__ = [
     "walk_items",
 ]
 
+LONGEST_SUM = 512  # products of 8-bit operands that the tensor cores sum
 _ORIGINS = 4096  # combinations of origins that are tried, at most
 
 
@@ -137,6 +140,14 @@ def is_lagged(structure: Structure, nest: Nest) -> bool:
     return not batch.computed(structure) and all(
         nest.carries(c) and c.statement.repair is None for c in batch.contractions
     )
+
+
+def is_promoted(structure: Structure, nest: Nest) -> bool:
+    """Whether a lagged loop sums so many products of 8-bit operands that the tensor cores' sum
+    would lose digits that the operands have."""
+    depth = prod(a.extent for a in nest.axes)
+    eights = all(c.operand.startswith("f8") for b in nest.batches for c in b.contractions)
+    return is_lagged(structure, nest) and eights and depth > LONGEST_SUM
 
 
 def is_skewed(structure: Structure, nest: Nest) -> bool:

@@ -29,6 +29,7 @@ from nautile.codegen.sm90.memory import (
     Next,
     Operation,
     Pin,
+    Promote,
     Release,
     RoleProgram,
     Skip,
@@ -114,6 +115,8 @@ def _line(op: Operation) -> str:
             return _issue(op)
         case WaitGroup(pending, pinned):
             return f"wait group {pending}: {', '.join(pinned)}"
+        case Promote(target, source):
+            return f"promote {target.name} += {source.name}"
         case Pin(source):
             return f"pin {source.name}"
         case Mask(target, keep, constant):

@@ -27,16 +27,17 @@ from nautile.codegen.sm90.memory import (
     MaskTail,
     Operation,
     Pin,
+    Promote,
     Ring,
     StoreTile,
 )
-from nautile.codegen.sm90.place import stored
+from nautile.codegen.sm90.place import columns, stored
 from nautile.codegen.sm90.rings import Placement
 from nautile.codegen.sm90.streams import Batch, Nest, contractions, walk_items
 from nautile.codegen.sm90.wgmma import DEPTH
 from nautile.codegen.tile import Fold, Loop, Map, Mma, Ref, Statement, Tile, Write
 from nautile.codegen.types import carrier
-from nautile.terms import Apply, Axis, Cast, Const, Term, walk
+from nautile.terms import Apply, Cast, Const, Term, walk
 
 __all__ = ["IDENTITY", "Values"]
 
@@ -81,7 +82,9 @@ class Values:
                     self.fused[item.target.name] = item
 
     def _by_copy_engine(self, s: Statement) -> bool:
-        return isinstance(s, Write) and s in self.root.items and self._view(s) is not None
+        return (
+            isinstance(s, Write) and s in self.root.items and stored(self.structure, s) is not None
+        )
 
     # -- arrays -------------------------------------------------------------------------------
 
@@ -193,6 +196,18 @@ class Values:
             )  # fmt: skip
         held = dict.fromkeys(op.target.name for op in ops if isinstance(op, Issue))
         return ops, tuple(held)
+
+    def parts(self, batch: Batch) -> tuple[Batch, list[Promote]]:
+        """The contractions with sums of their own, and what adds these to the batch's."""
+        made = Batch()
+        promotes: list[Promote] = []
+        for c in batch.contractions:
+            target = c.statement.target
+            part = replace(target, name=f"{target.name}_part")
+            self.structure.columns[part.name] = c.column
+            made.contractions.append(replace(c, statement=replace(c.statement, target=part)))
+            promotes.append(Promote(self._array(target), self.fragment(part)))
+        return made, promotes
 
     def _depth(self, c: Contraction) -> int:
         """Positions of the contracted axis, in whole instructions."""
@@ -349,25 +364,12 @@ class Values:
             ops.append(MaskTail(source, IDENTITY[s.monoid]))
         return [*ops, fold]
 
-    def _column(self, s: Write) -> Axis | None:
-        if s.source.name in self.structure.columns:
-            return self.structure.columns[s.source.name]
-        across = {c.column for c in self.structure.contractions.values()}
-        own = [a for a in s.source.axes if a in across]
-        if self.structure.row not in s.source.axes or len(own) > 1:
-            raise UnsupportedError(f"{s.source.name} is not over rows and at most one column axis")
-        return own[0] if own else None
-
-    def _view(self, s: Write) -> object:
-        coordinates = tuple(self.structure.inline(c) for c in s.coordinates)
-        return stored(self.structure, s.buffer, coordinates, self._column(s))
-
     def _write(self, s: Write, nest: Nest | None) -> list[Operation]:
         coordinates = tuple(self.structure.inline(c) for c in s.coordinates)
-        column = self._column(s)
+        column = columns(self.structure, s)
         pure = self.structure.pure.get(s.source.name)
         self.structure.columns.setdefault(s.source.name, column)
-        view = stored(self.structure, s.buffer, coordinates, column) if nest is None else None
+        view = stored(self.structure, s) if nest is None else None
         if view is not None and column is not None:
             value: Term = Ref(s.source)
             if pure is not None:

@@ -24,6 +24,10 @@ Make = Callable[[], TileProgram]
 KEPT: dict[str, tuple[Make, dict[str, Any]]] = {
     "gemm_turns": (lambda: P.gemm(4096, 4096, 4096, bias=True, epilogue=P.gelu), {}),
     "gated_shared": (lambda: P.gated(1000, 1000, 1000, (128, 128, 64)), {}),
+    "gemm_e4m3": (
+        lambda: P.gemm(4096, 4096, 4096, (128, 128, 128), dtype="f8e4m3", out="bf16"),
+        {},
+    ),
     "attention_causal": (
         lambda: P.attention(4096, 4096, 128, 0, 32, 4, (128, 128), mask=P.causal),
         {},
