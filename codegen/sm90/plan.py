@@ -303,11 +303,12 @@ class _Planner:
 
     def _ahead(self, nest: Nest) -> bool:
         """Whether the next tile's first products are issued before this tile's results are stored:
-        the slot of what stays must be free by then."""
+        what stays must have come by then, so it needs a second slot."""
+        stay, wanted = self.placement.stay, self.options.ahead
+        if wanted is None:
+            wanted = stay is None or stay.stages > 1
         alone = self.root.nests == [nest] and not self.root.batches
-        return (
-            self.options.ahead is not False and alone and not self.placement.stays(nest.batches[1])
-        )
+        return wanted and alone and not self.placement.stays(nest.batches[1])
 
     def _partial_first(self, nest: Nest) -> bool:
         """Whether only the first block that runs needs its mask."""
