@@ -31,10 +31,12 @@ __all__ = ["Chosen", "finish"]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A candidate and the region's classes that its numbers refer to."""
+    """A candidate, the region's classes that its numbers refer to, and those that it stores (all
+    that it makes, where None)."""
 
     candidate: Candidate
     classes: Classes
+    stores: frozenset[int] | None = None
 
 
 @dataclass(slots=True)
@@ -159,6 +161,8 @@ def _draft(
     for group in chosen.candidate.groups:
         outputs: list[Output] = []
         for k, term in group:
+            if chosen.stores is not None and k not in chosen.stores:
+                continue
             real = _relocated(term, homes)
             own = chosen.classes.output(k, real)
             if k in chosen.classes.roots:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nautile.extract.contractions import NARROW, product_parts, product_steps
+from nautile.oracle.operands import NARROW as COARSEST
 from nautile.terms import Apply, Axis, Cast, Load, Online, Reduce, Term, buffers, walk
 
 __all__ = ["Licence", "widened"]
@@ -44,9 +45,12 @@ class Licence:
                 self._admit(parts)
 
     def _admit(self, parts: Parts) -> None:
-        """The narrow parts, and those of the contractions that the others are made of."""
+        """The narrow parts (of several types the one of most range: what is no f16 may be a bf16),
+        and those of the contractions that the others are made of."""
+        types = [_type(p) for p in parts]
+        coarsest = next((t for t in (*COARSEST, "tf32") if t in types), None)
         for part, axes in parts.items():
-            if _type(part) in TENSOR:
+            if _type(part) == coarsest:
                 self._sites.update(_site(part, axis) for axis in axes)
             elif _sums(part):
                 self._admit(_inside(part))

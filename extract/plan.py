@@ -6,7 +6,7 @@ narrower where every reader is a tensor-core contraction that rounds it to that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nautile.errors import ExtractionError
@@ -35,6 +35,7 @@ class _Pool:
     candidates: tuple[tuple[int, Candidate], ...]
     columns: tuple[Column, ...]
     roots: tuple[int, ...]
+    items: Mapping[tuple[int, int], int]
 
 
 def choose(
@@ -134,7 +135,7 @@ def _numbered(classes: tuple[Classes, ...], found: tuple[tuple[int, Candidate], 
     columns = [
         Column(items(n, sorted(c.makes)), items(n, sorted(c.needs)), c.seconds) for n, c in found
     ]
-    return _Pool(classes, found, tuple(columns), tuple(roots))
+    return _Pool(classes, found, tuple(columns), tuple(roots), ids)
 
 
 def _fewest(pool: _Pool, best: Selection) -> Selection:
@@ -159,7 +160,11 @@ def _alone(pool: _Pool, best: Selection) -> bool:
 
 
 def _chosen(pool: _Pool, selection: Selection) -> list[Chosen]:
-    return [
-        Chosen(candidate, pool.classes[number])
-        for number, candidate in (pool.candidates[k] for k in selection.columns)
-    ]
+    """The candidates, each with the classes that it is there to store: another may make them, too,
+    and the one that reads them must not be their maker."""
+    found = []
+    for k in selection.columns:
+        number, candidate = pool.candidates[k]
+        own = (c for c in candidate.makes if selection.maker.get(pool.items[number, c], k) == k)
+        found.append(Chosen(candidate, pool.classes[number], frozenset(own)))
+    return found

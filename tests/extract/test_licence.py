@@ -8,7 +8,7 @@ from nautile import lang
 from nautile.extract.licence import Licence, widened
 from nautile.extract.regions import cut
 from nautile.oracle import arrays_fetch, evaluate, run
-from nautile.terms import Cast, Online, Program, Reduce, Term, walk
+from nautile.terms import Cast, Online, Program, Reduce, Term, buffers, walk
 
 HEAD = (
     "def f(Q: bf16[N,D], K: bf16[M,D], V: bf16[M,E], g: f32[N,M], w: f32[D], *, N=4, M=6, D=3, E=5)"
@@ -80,3 +80,13 @@ def test_a_widened_sum_loses_no_digits() -> None:
 
     given = Licence(terms(SUMS, "f32[N]"))
     assert error(widened(output.term, given)) < 1e-5 < 1e-3 < error(output.term)
+
+
+def test_of_two_narrow_types_the_one_of_more_range_is_rounded_to() -> None:
+    body = "    u[n: N, d: D] = sum[m: M](x[n, m] * g[n, m] * K[m, d])\n    return u\n"
+    text = "def f(K: bf16[M,D], x: f16[N,M], g: f32[N,M], *, N=4, M=6, D=3) -> f32[N,D]:\n" + body
+    (made,) = lang.parse(text)
+    (output,) = (o for region in cut(made) for o in region.outputs)
+    wide = widened(output.term, Licence([output.term]))
+    cast = [c.argument for c in walk(wide) if isinstance(c, Cast) and c.dtype == "f32"]
+    assert [b.name for b in buffers(*cast)] == ["x"]
