@@ -44,6 +44,11 @@ class Device:
     step_seconds: float
     memory_sms: int
 
+    @property
+    def has_clusters(self) -> bool:
+        """Whether blocks can share their memory, and kernels are made that do (sm_90)."""
+        return self.architecture == "sm_90"
+
     def tensor_rate(self, operand: str) -> float:
         """flop/s of the tensor cores on `operand` along the fastest path; 0 where they lack it."""
         return self.rate(operand, self.path) or self.rate(operand, PORTABLE)

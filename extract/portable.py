@@ -19,7 +19,7 @@ from nautile.extract.device import PORTABLE, Device
 from nautile.extract.footprint import Vector, elements, product
 from nautile.extract.norms import STEP, Norm, norm
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
-from nautile.extract.rowshape import general
+from nautile.extract.rowshape import general, held_by_cluster
 from nautile.extract.shapes import PORTABLE_SHARED, depth_folds, is_chain
 from nautile.extract.traffic import Traffic, moved
 from nautile.terms import Axis, Load, Online, Reduce, Term
@@ -71,8 +71,9 @@ class _Pricing:
         vector, special, tensor_seconds, tensor_flops = self._compute()
         registers = self._registers()
         together = self._beside(0 * self.one, registers) if self.tensor else self.one
+        once = self.device.has_clusters and not self.slow.any() and held_by_cluster(self.body)
         traffic = moved(
-            self.counting, self.device, self.device.sms * together, _direct(self.beside)
+            self.counting, self.device, self.device.sms * together, _direct(self.beside), once
         )
         shared = self._shared()
         seconds, demand = self._time(traffic, vector, special, tensor_seconds, shared, registers)

@@ -27,9 +27,12 @@ from nautile.dtypes import DTYPES
 from nautile.extract.body import Body, below, monoid_of
 from nautile.extract.footprint import Vector, affine
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds
+from nautile.extract.tilings import RESIDENT
 from nautile.terms import Axis, Before, Const, Load, Online, Reduce, Running, Term
 
-__all__ = ["general", "is_rows"]
+__all__ = ["general", "held_by_cluster", "is_rows"]
+
+CLUSTER_BYTES = 8 * 65536  # of a row that the blocks of a cluster keep in registers
 
 Reduction = Reduce | Online
 Mask = npt.NDArray[np.bool_]
@@ -51,6 +54,24 @@ def general(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask:
     ]
     found: Mask = np.array(slow)[inverse.reshape(-1)]
     return found
+
+
+def held_by_cluster(body: Body) -> bool:
+    """Whether blocks of a cluster keep the rows that several passes read: rows along memory, too
+    long for one block, no longer than all blocks' registers, and longer than what rows share."""
+    if all(a.extent <= RESIDENT for a in body.reduced):
+        return False
+    loads = [x for x in body.loads if not x.free.isdisjoint(body.reduced)]
+    if body.contractions or any(x.coordinates[-1].free.isdisjoint(body.reduced) for x in loads):
+        return False
+    own = sum(_row_bytes(body, x) for x in loads if not x.free.isdisjoint(body.grid))
+    shared = sum(_row_bytes(body, x) for x in loads if x.free.isdisjoint(body.grid))
+    return shared <= own <= CLUSTER_BYTES
+
+
+def _row_bytes(body: Body, load: Load) -> int:
+    extents = (a.extent for a in load.free if a in body.reduced)
+    return prod(extents) * DTYPES[load.buffer.dtype].bytes
 
 
 # ---- tensor cores ------------------------------------------------------------------------------

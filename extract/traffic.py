@@ -36,12 +36,16 @@ class Traffic:
 
 
 def moved(
-    counting: Counting, device: Device, together: Vector, direct: frozenset[Load] = frozenset()
+    counting: Counting,
+    device: Device,
+    together: Vector,
+    direct: frozenset[Load] = frozenset(),
+    once: bool = False,
 ) -> Traffic:
     """The traffic of all tilings. `together` blocks run at a time; `direct` loads are fetched as
-    often as warps need them."""
+    often as warps need them, all others only `once` where passes find them kept."""
     occupancy = np.maximum(1, np.minimum(counting.blocks, together))
-    return _Moving(counting, device, occupancy, direct).run()
+    return _Moving(counting, device, occupancy, direct, once).run()
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class _Moving:
     device: Device
     occupancy: Vector
     direct: frozenset[Load]
+    once: bool
 
     def run(self) -> Traffic:
         n, body = self.counting, self.counting.body
@@ -61,7 +66,8 @@ class _Moving:
             width = DTYPES[load.buffer.dtype].bytes
             unique = elements(load, n.extent, n.one) * width
             least = 0.0 if n.masked(load) else 1.0
-            total = np.maximum(n.fetched(load) * width, unique * least)
+            passes = n.repeats(load) if self.once and load in body.visits else n.one
+            total = np.maximum(n.fetched(load) / np.maximum(passes, 1) * width, unique * least)
             run = self._run(load.coordinates, load.buffer, width)
             again = self._again(load, total, unique, groups)
             l2 = l2 + total * np.maximum(1.0, SECTOR / run) * (DIRECT if load in self.direct else 1)

@@ -197,10 +197,18 @@ def test_rows_that_fit_a_block_are_read_once(rows: int, columns: int) -> None:
     assert part.streams == ()
 
 
-def test_rows_that_do_not_fit_are_read_once_a_pass() -> None:
-    part, prediction = schedules((softmax(4096, 131072),), H200, 1)[0]
+@pytest.mark.parametrize(("target", "columns"), [("a100", 131072), ("h200", 524288)])
+def test_rows_that_do_not_fit_are_read_once_a_pass(target: str, columns: int) -> None:
+    part, prediction = schedules((softmax(4096, columns),), device(target), 1)[0]
     assert [a.family for a in part.streams] == ["c"]
-    assert prediction.reads_bytes == 3 * 2 * 4096 * 131072
+    assert prediction.reads_bytes == 3 * 2 * 4096 * columns
+
+
+@pytest.mark.parametrize("columns", [65536, 131072])
+def test_rows_that_the_blocks_of_a_cluster_keep_are_read_once(columns: int) -> None:
+    part, prediction = schedules((softmax(4096, columns),), H200, 1)[0]
+    assert [a.family for a in part.streams] == ["c"]
+    assert prediction.reads_bytes == 2 * 4096 * columns
 
 
 def test_schedules_are_ranked_and_differ() -> None:
