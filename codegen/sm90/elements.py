@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nautile.codegen.expression import Level
 from nautile.codegen.memory import Clear, FoldRow, Fragment, Keep, Pack, Pointwise, Rescale, Settle
+from nautile.codegen.show import show_value
 from nautile.codegen.sm80.context import Place
 from nautile.codegen.sm80.elements import COMBINE, quad
 from nautile.codegen.sm90.context import Context
@@ -19,6 +20,7 @@ from nautile.codegen.sm90.memory import Mask, MaskTail, Pin, Promote
 from nautile.terms import Axis, Term
 
 __all__ = [
+    "bare",
     "clear",
     "declare",
     "elements",
@@ -110,7 +112,8 @@ def rows(ctx: Context, level: Level) -> None:
 
 def elements(ctx: Context, column: Axis, place: Place, level: Level, inner: list[str]) -> None:
     """The rows and neighbours of one j."""
-    base = f"{ctx.origin(column)} + lane_column + j * 8"
+    origin = ctx.origin(column)
+    base = f"{origin} + lane_column + j * 8" if origin != "0" else "lane_column + j * 8"
     if place.chunk:
         ctx.emit(f"const int p_pair = {base};")
     ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
@@ -127,8 +130,23 @@ def _position(ctx: Context, lines: Sequence[str]) -> None:
         ctx.emit(f"const int p_row = row0 + {ctx.row_step()};")
 
 
+def bare(text: str) -> str:
+    """The expression without parentheses around all of it."""
+    depth = 0
+    for number, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if text[0] == "(" and number == len(text) - 1 else text
+    return text
+
+
 def _mentions(name: str, lines: Iterable[str]) -> bool:
     return any(name in _WORD.findall(line) for line in lines)
+
+
+def _note(ctx: Context, text: str) -> None:
+    """What the next lines compute."""
+    ctx.emit(f"// {text if len(text) < 96 else text[:93] + '...'}")
 
 
 def _each(ctx: Context, target: Fragment, line: str) -> None:
@@ -147,6 +165,7 @@ def _each(ctx: Context, target: Fragment, line: str) -> None:
 
 def pointwise(ctx: Context, op: Pointwise) -> None:
     """A term into its fragment; in whole blocks of the enclosing loop, its plain form."""
+    _note(ctx, f"{op.target.name} = {show_value(op.value)}")
     if op.whole is None or not ctx.whole:
         _assign(ctx, op, op.value)
         return
@@ -164,13 +183,14 @@ def _assign(ctx: Context, op: Pointwise, value: Term) -> None:
         op.target.column,
         op.target.columns,
         [value],
-        lambda texts: [f"{element} = {texts[0]};"],
+        lambda texts: [f"{element} = {bare(texts[0])};"],
         op.precise,
     )
 
 
 def mask(ctx: Context, op: Mask) -> None:
     """Only in blocks that are not whole."""
+    _note(ctx, f"{op.target.name} where {show_value(op.keep)}, else {op.constant}")
     element = ctx.element(op.target)
     if ctx.whole:
         ctx.emit(f"if (!{ctx.whole}) {{  // a block that the mask cuts")
@@ -210,13 +230,15 @@ def promote(ctx: Context, op: Promote) -> None:
 
 def fold(ctx: Context, op: FoldRow) -> None:
     """A row's columns combined: within the thread, then over the row's four threads if settled."""
+    _note(ctx, f"{op.target.name} = {op.monoid} of {op.source.name}")
     combine, target = COMBINE[op.monoid], f"{ctx.array(op.target.name)}[e]"
     carried = target
     if op.repair is not None:
         carried = f"nt_repair({target}, {ctx.array(op.repair.name)}[e])"
 
     def pair(j: str) -> str:
-        text = ctx.element(op.source).replace("4 * j", f"4 * {j}" if j != "0" else "0")
+        text = ctx.element(op.source)
+        text = text if j == "j" else text.replace("4 * j + ", "")
         joined = combine.format(text.replace(" + q", ""), text.replace("+ q", "+ 1"))
         return joined if joined.endswith(")") else f"({joined})"
 
@@ -236,6 +258,7 @@ def settle(ctx: Context, op: Settle) -> None:
 
 def rescale(ctx: Context, op: Rescale) -> None:
     """Skipped where no row of the warp has moved; a factor of 0 drops what was carried, NaN too."""
+    _note(ctx, f"{', '.join(t.name for t in op.targets)} to the new reference, by {op.factor.name}")
     factor = f"{ctx.array(op.factor.name)}[e]"
     ctx.emit("{", "bool moved = false, dropped = false;")
     ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
@@ -252,6 +275,7 @@ def rescale(ctx: Context, op: Rescale) -> None:
 
 def pack(ctx: Context, op: Pack) -> None:
     """An accumulator's layout is the left operand's: neighbours are rounded and packed in place."""
+    _note(ctx, f"{op.source.name} as an operand of {op.operand}")
     name, start = ctx.where[op.source.name]
     at = f"{start} + " * (start > 0)
     count = op.source.columns // 4

@@ -10,9 +10,10 @@ from nautile.codegen.affine import integer
 from nautile.codegen.kernel_text import wide_offset
 from nautile.codegen.memory import Store
 from nautile.codegen.schedule.affine import coefficient, divisor, offset, strides
+from nautile.codegen.show import show_value
 from nautile.codegen.sm80.store import narrowed
 from nautile.codegen.sm90.context import Context
-from nautile.codegen.sm90.elements import elements, places, rows, walk
+from nautile.codegen.sm90.elements import bare, elements, places, rows, walk
 from nautile.codegen.sm90.indices import based
 from nautile.codegen.sm90.memory import PANEL_BYTES, StoreTile
 from nautile.codegen.types import convert, dtype_of
@@ -37,7 +38,7 @@ def coordinates(ctx: Context, places: tuple[Term, ...], moved: dict[int, str]) -
 
 def store_tile(ctx: Context, op: StoreTile) -> None:
     """Panel after panel: the values of 16 rows x 16 columns of a warp are one stmatrix."""
-    ctx.emit("{")
+    ctx.emit(f"// {op.buffer.name} = {show_value(op.value)}"[:100], "{")
     term, bases = based(ctx, op.value, op.column)
     place, levels = places(ctx, op.column)
     printer = ctx.printer(levels, place, precise=op.precise)
@@ -64,7 +65,7 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     ctx.emit(f"float v{f'[{ctx.rows // 2}]' * several}[8];")
     ctx.unroll("for (int half = 0; half < 2; half++) {")
     ctx.emit("const int j = panel * 8 + part * 2 + half;")
-    elements(ctx, op.column, place, levels[2], [f"{v} = {value};"])
+    elements(ctx, op.column, place, levels[2], [f"{v} = {bare(value)};"])
     ctx.emit("}")
     _put(ctx, op)
     ctx.emit("}", "nt_async_fence();", "nt_named_sync(1 + w, 128);")

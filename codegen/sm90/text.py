@@ -109,6 +109,8 @@ def _line(op: Operation) -> str:
             return f"skip {ring.name}, tiles {others}"
         case Release(ring, age):
             return f"release {ring.name}{f' of {age} block before' * (age > 0)}"
+        case Pointwise(target, value):
+            return f"{target.name} = {show_value(value)}"
         case Begin(target):
             return f"begin {target.name}"
         case Issue():
@@ -125,7 +127,7 @@ def _line(op: Operation) -> str:
             return f"mask {target.name} past the extent: {constant}"
         case StoreTile(buffer, _, _, _, value):
             return f"store tile {buffer.name} <- {show_value(value)}"
-    known = isinstance(op, (Clear, Pointwise, FoldRow, Settle, Rescale, Keep, Pack, Store))
+    known = isinstance(op, (Clear, FoldRow, Settle, Rescale, Keep, Pack, Store))
     return show_operation(op) if known else _words(op)
 
 

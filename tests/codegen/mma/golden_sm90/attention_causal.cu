@@ -40,8 +40,8 @@
 //         mask m where not (t <= q): -inf
 //         keep mu_before <- mu
 //         fold mu <- max of m, carried settled
-//         pointwise r
-//         pointwise p
+//         r = exp(((mu_before * 0.08838835) - (mu * 0.08838835)))
+//         p = exp(((m * 0.08838835) - (mu * 0.08838835)))
 //         fold l <- sum of p, carried per thread
 //         pack p_bf16 <- p as bf16
 //       for each other block of t from the last down
@@ -59,8 +59,8 @@
 //         advance K
 //         keep mu_before <- mu
 //         fold mu <- max of m, carried settled
-//         pointwise r
-//         pointwise p
+//         r = exp(((mu_before * 0.08838835) - (mu * 0.08838835)))
+//         p = exp(((m * 0.08838835) - (mu * 0.08838835)))
 //         fold l <- sum of p, carried per thread
 //         pin l
 //         wait group 0: o, s, p_bf16
@@ -225,6 +225,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_wgmma_wait0_f64(t_s);
           if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
           if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+          // m where (t <= q), else -inf
           if (!whole) {  // a block that the mask cuts
             {
               const int d0 = (o2_t + lane_column) + (-1) * row0;
@@ -244,9 +245,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           for (int e = 0; e < 2; e++) {
             t_mu_before[e] = t_mu[e];
           }
+          // mu = max of m
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = nt_max(t_s[0 + 2 * e], t_s[0 + 2 * e + 1]);
+            float v = nt_max(t_s[2 * e], t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 16; j++) {
               v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
@@ -255,12 +257,14 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             v = nt_max(v, nt_shuffle_xor(v, 2));
             t_mu[e] = nt_max(t_mu[e], v);
           }
+          // r = exp(((mu_before * 0.08838835) - (mu * 0.08838835)))
           {
             #pragma unroll
             for (int e = 0; e < 2; e++) {
-              t_r[e] = (nt_ex2(((t_mu_before[e] * 0.12751743f) - (t_mu[e] * 0.12751743f))));
+              t_r[e] = nt_ex2(((t_mu_before[e] * 0.12751743f) - (t_mu[e] * 0.12751743f)));
             }
           }
+          // p = exp(((m * 0.08838835) - (mu * 0.08838835)))
           {
             float r0[2];
             #pragma unroll
@@ -273,20 +277,22 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  t_s[4 * j + 2 * e + q] = (nt_ex2(((t_s[4 * j + 2 * e + q] * 0.12751743f) - r0[e])));
+                  t_s[4 * j + 2 * e + q] = nt_ex2(((t_s[4 * j + 2 * e + q] * 0.12751743f) - r0[e]));
                 }
               }
             }
           }
+          // l = sum of p
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = (t_s[0 + 2 * e] + t_s[0 + 2 * e + 1]);
+            float v = (t_s[2 * e] + t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 16; j++) {
               v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
             }
             t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
           }
+          // p as an operand of bf16
           #pragma unroll
           for (int i = 0; i < 32; i++) {
             t_p_bf16[i] = nt_bf16x2_of_f32(t_s[2 * i], t_s[2 * i + 1]);
@@ -326,9 +332,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           for (int e = 0; e < 2; e++) {
             t_mu_before[e] = t_mu[e];
           }
+          // mu = max of m
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = nt_max(t_s[0 + 2 * e], t_s[0 + 2 * e + 1]);
+            float v = nt_max(t_s[2 * e], t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 16; j++) {
               v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
@@ -337,12 +344,14 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             v = nt_max(v, nt_shuffle_xor(v, 2));
             t_mu[e] = nt_max(t_mu[e], v);
           }
+          // r = exp(((mu_before * 0.08838835) - (mu * 0.08838835)))
           {
             #pragma unroll
             for (int e = 0; e < 2; e++) {
-              t_r[e] = (nt_ex2(((t_mu_before[e] * 0.12751743f) - (t_mu[e] * 0.12751743f))));
+              t_r[e] = nt_ex2(((t_mu_before[e] * 0.12751743f) - (t_mu[e] * 0.12751743f)));
             }
           }
+          // p = exp(((m * 0.08838835) - (mu * 0.08838835)))
           {
             float r1[2];
             #pragma unroll
@@ -355,14 +364,15 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  t_s[4 * j + 2 * e + q] = (nt_ex2(((t_s[4 * j + 2 * e + q] * 0.12751743f) - r1[e])));
+                  t_s[4 * j + 2 * e + q] = nt_ex2(((t_s[4 * j + 2 * e + q] * 0.12751743f) - r1[e]));
                 }
               }
             }
           }
+          // l = sum of p
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = (t_s[0 + 2 * e] + t_s[0 + 2 * e + 1]);
+            float v = (t_s[2 * e] + t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 16; j++) {
               v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
@@ -373,6 +383,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_wgmma_wait0_f64_f64_r32(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
           if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+          // o to the new reference, by r
           {
             bool moved = false, dropped = false;
             #pragma unroll
@@ -400,6 +411,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               }
             }
           }
+          // p as an operand of bf16
           #pragma unroll
           for (int i = 0; i < 32; i++) {
             t_p_bf16[i] = nt_bf16x2_of_f32(t_s[2 * i], t_s[2 * i + 1]);
@@ -442,6 +454,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       nt_wgmma_wait1_f64_r32(t_o, t_p_bf16);
       if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
       if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+      // O = (o * (1 / l))
       {
         float r2[2];
         #pragma unroll
@@ -467,7 +480,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  v[4 * half + 2 * e + q] = (t_o[4 * j + 2 * e + q] * r2[e]);
+                  v[4 * half + 2 * e + q] = t_o[4 * j + 2 * e + q] * r2[e];
                 }
               }
             }

@@ -40,8 +40,8 @@
 //         keep mu_before <- mu
 //         mask x past the extent: -inf
 //         fold mu <- max of x, carried settled
-//         pointwise r
-//         pointwise p
+//         r = exp(((mu_before * 0.125) - (mu * 0.125)))
+//         p = exp(((x * 0.125) - (mu * 0.125)))
 //         mask p past the extent: 0.0
 //         fold l <- sum of p, carried per thread
 //         mask p past the extent: 0.0
@@ -61,8 +61,8 @@
 //         advance K
 //         keep mu_before <- mu
 //         fold mu <- max of x, carried settled
-//         pointwise r
-//         pointwise p
+//         r = exp(((mu_before * 0.125) - (mu * 0.125)))
+//         p = exp(((x * 0.125) - (mu * 0.125)))
 //         fold l <- sum of p, carried per thread
 //         pin l
 //         wait group 0: o, s, p_bf16
@@ -86,9 +86,9 @@
 //       wait group 1: o, p_bf16
 //       release V
 //       advance V
-//       pointwise y
+//       y = (o * (1 / l))
 //       store O <- y
-//       pointwise lse
+//       lse = ((mu * 0.125) + log(l))
 //       store L <- lse
 //     wait group 0: s
 extern "C" __global__ void __launch_bounds__(512, 1)
@@ -235,9 +235,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               }
             }
           }
+          // mu = max of x
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = nt_max(t_s[0 + 2 * e], t_s[0 + 2 * e + 1]);
+            float v = nt_max(t_s[2 * e], t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 8; j++) {
               v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
@@ -246,12 +247,14 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             v = nt_max(v, nt_shuffle_xor(v, 2));
             t_mu[e] = nt_max(t_mu[e], v);
           }
+          // r = exp(((mu_before * 0.125) - (mu * 0.125)))
           {
             #pragma unroll
             for (int e = 0; e < 2; e++) {
-              t_r[e] = (nt_ex2(((t_mu_before[e] * 0.18033688f) - (t_mu[e] * 0.18033688f))));
+              t_r[e] = nt_ex2(((t_mu_before[e] * 0.18033688f) - (t_mu[e] * 0.18033688f)));
             }
           }
+          // p = exp(((x * 0.125) - (mu * 0.125)))
           {
             float r0[2];
             #pragma unroll
@@ -264,7 +267,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  t_s[4 * j + 2 * e + q] = (nt_ex2(((t_s[4 * j + 2 * e + q] * 0.18033688f) - r0[e])));
+                  t_s[4 * j + 2 * e + q] = nt_ex2(((t_s[4 * j + 2 * e + q] * 0.18033688f) - r0[e]));
                 }
               }
             }
@@ -284,9 +287,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               }
             }
           }
+          // l = sum of p
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = (t_s[0 + 2 * e] + t_s[0 + 2 * e + 1]);
+            float v = (t_s[2 * e] + t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 8; j++) {
               v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
@@ -308,6 +312,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               }
             }
           }
+          // p as an operand of bf16
           #pragma unroll
           for (int i = 0; i < 16; i++) {
             t_p_bf16[i] = nt_bf16x2_of_f32(t_s[2 * i], t_s[2 * i + 1]);
@@ -346,9 +351,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           for (int e = 0; e < 2; e++) {
             t_mu_before[e] = t_mu[e];
           }
+          // mu = max of x
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = nt_max(t_s[0 + 2 * e], t_s[0 + 2 * e + 1]);
+            float v = nt_max(t_s[2 * e], t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 8; j++) {
               v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
@@ -357,12 +363,14 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             v = nt_max(v, nt_shuffle_xor(v, 2));
             t_mu[e] = nt_max(t_mu[e], v);
           }
+          // r = exp(((mu_before * 0.125) - (mu * 0.125)))
           {
             #pragma unroll
             for (int e = 0; e < 2; e++) {
-              t_r[e] = (nt_ex2(((t_mu_before[e] * 0.18033688f) - (t_mu[e] * 0.18033688f))));
+              t_r[e] = nt_ex2(((t_mu_before[e] * 0.18033688f) - (t_mu[e] * 0.18033688f)));
             }
           }
+          // p = exp(((x * 0.125) - (mu * 0.125)))
           {
             float r1[2];
             #pragma unroll
@@ -375,14 +383,15 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  t_s[4 * j + 2 * e + q] = (nt_ex2(((t_s[4 * j + 2 * e + q] * 0.18033688f) - r1[e])));
+                  t_s[4 * j + 2 * e + q] = nt_ex2(((t_s[4 * j + 2 * e + q] * 0.18033688f) - r1[e]));
                 }
               }
             }
           }
+          // l = sum of p
           #pragma unroll
           for (int e = 0; e < 2; e++) {
-            float v = (t_s[0 + 2 * e] + t_s[0 + 2 * e + 1]);
+            float v = (t_s[2 * e] + t_s[2 * e + 1]);
             #pragma unroll
             for (int j = 1; j < 8; j++) {
               v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
@@ -393,6 +402,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_wgmma_wait0_f32_f32_r16(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
           if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+          // o to the new reference, by r
           {
             bool moved = false, dropped = false;
             #pragma unroll
@@ -420,6 +430,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               }
             }
           }
+          // p as an operand of bf16
           #pragma unroll
           for (int i = 0; i < 16; i++) {
             t_p_bf16[i] = nt_bf16x2_of_f32(t_s[2 * i], t_s[2 * i + 1]);
@@ -461,6 +472,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       nt_wgmma_wait1_f32_r16(t_o, t_p_bf16);
       if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
       if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+      // y = (o * (1 / l))
       {
         float r2[2];
         #pragma unroll
@@ -473,7 +485,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           for (int e = 0; e < 2; e++) {
             #pragma unroll
             for (int q = 0; q < 2; q++) {
-              t_o[4 * j + 2 * e + q] = (t_o[4 * j + 2 * e + q] * r2[e]);
+              t_o[4 * j + 2 * e + q] = t_o[4 * j + 2 * e + q] * r2[e];
             }
           }
         }
@@ -493,16 +505,17 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             const int p_row = row0 + e * 8;
             #pragma unroll
             for (int q = 0; q < 2; q++) {
-              const int p_col = 0 + lane_column + j * 8 + q;
+              const int p_col = lane_column + j * 8 + q;
               if (q == 0 && p_row < 1000) *(float2*)(g_0_O + (p_col + r3[e])) = make_float2(t_o[4 * j + 2 * e + 0], t_o[4 * j + 2 * e + 1]);
             }
           }
         }
       }
+      // lse = ((mu * 0.125) + log(l))
       {
         #pragma unroll
         for (int e = 0; e < 2; e++) {
-          t_lse[e] = ((t_mu[e] * 0.125f) + (logf(t_l[e])));
+          t_lse[e] = (t_mu[e] * 0.125f) + (logf(t_l[e]));
         }
       }
       {

@@ -111,6 +111,7 @@ k_gated(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map
       }
       nt_wgmma_wait0_f128(t_acc_B1);
       if (lane == 0) nt_barrier_arrive(empty_A_B1_B2 + 8 * (slot_A_B1_B2 == 0 ? 3 : slot_A_B1_B2 - 1));
+      // C = ((acc_B1 * sigmoid(acc_B1)) * acc_B2)
       {
         const nt_u32 staging = shared + 196608 + w * 16384;
         const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);
@@ -131,7 +132,7 @@ k_gated(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  v[4 * half + 2 * e + q] = ((t_acc_B1[4 * j + 2 * e + q] * (nt_sigmoid_fast(t_acc_B1[4 * j + 2 * e + q]))) * t_acc_B1[64 + 4 * j + 2 * e + q]);
+                  v[4 * half + 2 * e + q] = (t_acc_B1[4 * j + 2 * e + q] * (nt_sigmoid_fast(t_acc_B1[4 * j + 2 * e + q]))) * t_acc_B1[64 + 4 * j + 2 * e + q];
                 }
               }
             }

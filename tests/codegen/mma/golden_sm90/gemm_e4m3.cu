@@ -121,6 +121,7 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
           }
         }
       }
+      // C = acc
       {
         const nt_u32 staging = shared + 196608 + w * 16384;
         const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);
