@@ -47,9 +47,11 @@ PANEL = 128  # bytes of a swizzled row, and of a step of a depth
 UNIT = 16  # what tiles are multiples of
 # registers of a thread for accumulators and packed operands, by consumer warpgroups
 REGISTERS = {1: 227, 2: 204, 3: 132}
+LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
 TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups take in turn
 STAGING = 16_384  # bytes for each fragment through which results are stored
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
+EIGHTS = ("f8e4m3", "f8e5m2")
 STAGES = (6, 2)  # slots of a ring at most: of a product, of a chain
 FEWEST = (8, 33)  # rows of a product, and of a chain, from which on the path is worth its fragments
 
@@ -211,7 +213,7 @@ def warpgroup_tilings(body: Body, own: Warpgroups) -> dict[Axis, Vector]:
         for k, (axis, sizes) in enumerate(options.items())
     }
     consumers = _consumers(own, tiles)
-    keep = _registers(body, own, tiles, consumers) <= _most(consumers)
+    keep = _registers(body, own, tiles, consumers) <= _most(own, consumers)
     return {axis: size[keep] for axis, size in tiles.items()}
 
 
@@ -255,8 +257,9 @@ def budget(body: Body, own: Warpgroups, device: Device, tiles: Mapping[Axis, Vec
     staging = STAGING * fragments * staged
     room = device.shared_bytes - SYSTEM - stay - staging
     stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES[own.chain])
-    fits = (registers <= _most(consumers)) & (stages >= 2)
+    fits = (registers <= _most(own, consumers)) & (stages >= 2)
     shared = SYSTEM + stay + staging + stages * slot
+    shared = shared + np.where(shared + stay <= device.shared_bytes, stay, 0)  # the next tile's
     return Budget(consumers, in_turn, registers, stages, slot, shared, staged, fits)
 
 
@@ -265,9 +268,9 @@ def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
     return np.select([rows == r for r in ROWS], list(ROWS.values()), 2).astype(float)
 
 
-def _most(consumers: Vector) -> Vector:
-    most = np.select([consumers == n for n in REGISTERS], list(REGISTERS.values()))
-    return most.astype(float)
+def _most(own: Warpgroups, consumers: Vector) -> Vector:
+    most = np.select([consumers == n for n in REGISTERS], list(REGISTERS.values())).astype(float)
+    return most if own.chain else np.where(consumers == 3, np.minimum(most, LAUNCHED - 1), most)
 
 
 def _registers(
@@ -279,8 +282,12 @@ def _registers(
     for c in body.contractions.values():
         if any(reduces(t) for parts, _ in c.sides for t in parts):
             packed = packed + product(c.axes, tiles, one) * WIDTHS[c.operand] / 2
+    # sums of 8-bit products are kept beside those of one step
+    sums = (
+        2 if not own.chain and any(c.operand in EIGHTS for c in body.contractions.values()) else 1
+    )
     fragments = tiles[own.row] / (64 * consumers)
-    total: Vector = fragments * (_width(body, own, tiles) / 2 + packed / 4)
+    total: Vector = fragments * (sums * _width(body, own, tiles) / 2 + packed / 4)
     return total
 
 
