@@ -23,12 +23,14 @@ from sample_kernels import (
 )
 from sample_values import check, inputs
 
+from nautile.building import build
 from nautile.codegen.compile import compile_kernel
 from nautile.codegen.lower import lower
 from nautile.codegen.rows import RowOptions, RowProgram, as_rows, emit_rows, emit_rows_cluster
 from nautile.codegen.source import CudaKernel
 from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
+from nautile.stages import Options
 
 SHORT = [RowOptions(c, t) for c, t in ((8, 64), (4, 32), (2, 32), (8, 512), (8, 1024))]
 MADE: dict[str, Callable[[], Kernel]] = {
@@ -186,3 +188,9 @@ def test_long_rows_compile_without_spills(columns: int, dtype: str) -> None:
     report = compile_kernel(shared(softmax_online(4096, columns, dtype)), "sm_90").report
     assert report.spill_loads == 0
     assert report.registers <= 80
+
+
+def test_a_hopper_target_gets_the_cluster_beside_a_portable_kernel() -> None:
+    made = build(softmax_online(4096, 65536), Options(target="h200"))
+    assert [way.architecture for way in made.implementations] == ["sm_90", "sm_80"]
+    assert build(softmax_online(4096, 65536), Options(target="a100")).better == ()
