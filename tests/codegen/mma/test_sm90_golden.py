@@ -18,6 +18,7 @@ from nautile.codegen.sm90.options import Options
 from nautile.codegen.sm90.text import show_memory
 from nautile.codegen.tile import Loop, Read, Statement, TileProgram, Write
 from nautile.errors import LoweringError
+from nautile.terms import Term, apply
 
 GOLDEN = Path(__file__).parent / "golden_sm90"
 Make = Callable[[], TileProgram]
@@ -120,3 +121,34 @@ def _renamed(program: TileProgram, names: dict[str, str]) -> TileProgram:
         return s
 
     return replace(program, body=tuple(map(changed, program.body)))
+
+
+def capped(s: Term, q: Term, t: Term, h: Term) -> Term:
+    return P.mul(apply("tanh", P.mul(s, 0.01)), 30.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        # scores: what is wrong absolutely is wrong relatively after exp, and is rounded to 16 bits
+        (lambda: P.attention(256, 256, 64, tile=(128, 64), score=capped), "nt_sigmoid_fast"),
+        # the maximum is a result, too
+        (
+            lambda: P.attention(256, 256, 64, tile=(128, 64), score=capped, logsumexp=True),
+            "nt_tanh_fast",
+        ),
+        # a factor of 30000 makes of an error of 1e-7 one that shows
+        (
+            lambda: P.attention(
+                256, 256, 64, tile=(128, 64), score=lambda *a: P.mul(capped(*a), 1000.0)
+            ),
+            "nt_tanh_fast",
+        ),
+        # no exponential follows
+        (lambda: P.gemm(256, 256, 256, epilogue=lambda x: apply("tanh", x)), "nt_tanh_fast"),
+    ],
+)
+def test_tanh_is_as_exact_as_what_reads_it_needs(make: Make, wanted: str) -> None:
+    text = emit_hopper(make()).text
+    body = text[text.index(BODY) :]
+    assert set(re.findall(r"nt_(?:tanh|sigmoid)_\w+", body)) == {wanted}
