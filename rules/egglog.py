@@ -48,6 +48,7 @@ from .law import (
     Carrier,
     Chain,
     Condition,
+    Differs,
     Fold,
     Free,
     Kind,
@@ -276,6 +277,8 @@ def _condition_text(condition: Condition, position: int) -> str:
             return f"{found} (= 0 (& {pair[0]} {pair[1]}))"
         case Carrier(name, carrier):
             return f"(= v_{name} {_carrier_text(carrier)})"
+        case Differs(name, value):
+            return f"(= v_{name} (Num n{position})) (!= n{position} {value!r})"
         case Kind("still", name):
             return f"(= 0 (ra v_{name}))"
         case Chain(axis, first, second, third):

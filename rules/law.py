@@ -45,6 +45,7 @@ __all__ = [
     "Carrier",
     "Chain",
     "Condition",
+    "Differs",
     "Fold",
     "Free",
     "Kind",
@@ -246,7 +247,15 @@ class Kind:
     name: str
 
 
-Condition = NotFree | Free | Apart | Bare | Chain | Carrier | Sign | Kind
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """`name != 1` and its like: a constant, and not this number."""
+
+    name: str
+    number: float
+
+
+Condition = NotFree | Free | Apart | Bare | Chain | Carrier | Sign | Kind | Differs
 
 
 @dataclass(frozen=True, slots=True)

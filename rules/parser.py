@@ -9,6 +9,7 @@ law       ::= name = pattern == pattern (, condition)*       rewrites both ways
 relation  ::= (shift | scale | power)(subject, carrier, slope, running)
             | bend(subject, carrier, weight, lean, running) | drop(subject, term, slope, rest)
 condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
+            | name != number               (a constant other than this)
             | integer(name) | float(name) | boolean(name)
             | finite(name) | unbounded(name) | tame(name) | still(name)
             | rough(name) | apart(name, carrier) | bare[axis](name)
@@ -38,6 +39,7 @@ from .law import (
     Carrier,
     Chain,
     Condition,
+    Differs,
     Free,
     Kind,
     Moment,
@@ -71,7 +73,7 @@ _RELATIONS = {
 }
 _SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
 _CONDITIONS = (
-    "unknown condition; write j not in a, m == max[j](b), a > 0 (or >= < <= !=), "
+    "unknown condition; write j not in a, m == max[j](b), a > 0 (or >= < <= !=), a != 1, "
     f"or one of {', '.join(_KINDS)} of a name"
 )
 _FORM = "a law reads: name = left >> right, conditions (or == for both ways)"
@@ -254,6 +256,8 @@ def _condition(reader: Reader, node: ast.expr) -> Condition:
             return Carrier(name, carrier_of(reader, right))
         if type(operation) in _SIGNS and _is_zero(right):
             return Sign(name, _SIGNS[type(operation)])
+        if isinstance(operation, ast.NotEq) and _is_number(right):
+            return Differs(name, float(ast.literal_eval(right)))
     useful = _of_use(reader, node)
     if useful is not None:
         return useful
@@ -283,6 +287,12 @@ def _of_use(reader: Reader, node: ast.expr) -> Bare | Chain | None:
 
 def _is_zero(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 0
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _bound_by(rule: Rule) -> list[Pattern]:

@@ -15,7 +15,7 @@ from nautile import rules
 from nautile.egraph import Limits, saturate
 from nautile.errors import LimitError, SaturationError
 from nautile.snapshot import Snapshot
-from nautile.terms import Axis, Output, Term, apply
+from nautile.terms import Axis, Const, Output, Term, apply, reduce_
 from nautile.worker import Worker
 
 from .programs import B, C, E, H, N, S, T, add, attention, causal, load, mul, output, scores, total
@@ -225,3 +225,22 @@ def test_a_child_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sys.executable", "/bin/false")
     with Worker() as own, pytest.raises(SaturationError, match="ended with status 1"):
         own.saturate(ATTENTION, REAL)
+
+
+def test_laws_that_drop_each_others_results_end(worker: Worker) -> None:
+    text = "with exact:\n    there = a - b >> -(b - a), instead\n    back = -(a - b) >> b - a, instead\n"
+    term = apply("sub", load("x", N), load("y", N))
+    start = time.perf_counter()
+    snapshot = worker.saturate(output("o", term, N), rules.parse(text), limits=Limits(seconds=20.0))
+    assert time.perf_counter() - start < 15.0
+    assert snapshot.report.stop in ("iterations", "saturated")
+
+
+def test_a_number_times_itself_ends(worker: Worker) -> None:
+    """exp(2 (min x - x)) has a slope of -2, which is 1 * -2, and 1 * (1 * -2), and so on."""
+    x = load("x", N, S)
+    low = reduce_("min", S, x)
+    body = apply("exp", mul(Const(2.0), apply("sub", low, x)))
+    snapshot = worker.saturate(output("o", total(S, body), N), REAL)
+    assert snapshot.report.stop == "saturated"
+    assert any(node.kind == "online" for nodes in snapshot.classes.values() for node in nodes)

@@ -8,7 +8,7 @@ import pytest
 
 from nautile import rules
 from nautile.errors import InputError, LimitError, SourceError
-from nautile.rules.law import Call, Fold, Name, NotFree, Number, Rescaled, Size, Stream
+from nautile.rules.law import Call, Differs, Fold, Name, NotFree, Number, Rescaled, Size, Stream
 
 LAW = "with real:\n    {}\n"
 
@@ -161,3 +161,8 @@ def test_a_rule_describes_itself() -> None:
     assert "a - 0 >> a" in text
     assert "-0 into +0" in text
     assert "(op_sub v_a (Num 0.0))" in text
+
+
+def test_a_constant_may_be_asked_to_differ() -> None:
+    (rule,) = rules.parse("with real:\n    a = x * y >> y * x, x != 1\n")
+    assert rule.conditions == (Differs("x", 1.0),)

@@ -21,7 +21,8 @@ from .schema import CONSTRUCTORS, LEAVES, schema
 __all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run", "tidy"]
 
 _BATCH = 16
-_SETTLE = "(saturate normal) (saturate analysis)"  # what is dropped leaves no traits behind
+# What is dropped leaves no traits behind. Laws that drop each other's results would never end.
+_SETTLE = "(repeat 16 normal) (saturate analysis)"
 _FACT_ROUNDS = 8
 _MATCHES, _REST = 200, 1  # of back-off: matches of a two-way rule at once, iterations of rest
 _LARGE = 1000  # rows from which directed rules are applied one by one
