@@ -46,7 +46,9 @@ def _translated(text: str) -> str:
     kept = _FUNCTION.sub(lambda m: "" if "asm" in m[0] else m[0], text)
     kept = re.sub(r"^struct alignas\(64\) nt_map .*\n", "", kept, flags=re.MULTILINE)
     kept = kept.replace('extern "C" __global__', "static")
-    kept = re.sub(r"extern __shared__ [^;]*?(\w+)\[\];", r"unsigned char* \1 = hopper_shared;", kept)
+    kept = re.sub(
+        r"extern __shared__ [^;]*?(\w+)\[\];", r"unsigned char* \1 = hopper_shared;", kept
+    )
     return re.sub(r"^NT_DEV .* nt_uniform.*\n", "", kept, flags=re.MULTILINE)
 
 

@@ -228,7 +228,8 @@ def test_a_child_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_laws_that_drop_each_others_results_end(worker: Worker) -> None:
-    text = "with exact:\n    there = a - b >> -(b - a), instead\n    back = -(a - b) >> b - a, instead\n"
+    laws = "there = a - b >> -(b - a), instead", "back = -(a - b) >> b - a, instead"
+    text = "with exact:\n" + "".join(f"    {law}\n" for law in laws)
     term = apply("sub", load("x", N), load("y", N))
     start = time.perf_counter()
     snapshot = worker.saturate(output("o", term, N), rules.parse(text), limits=Limits(seconds=20.0))
