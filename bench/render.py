@@ -34,8 +34,10 @@ def render(folder: Path) -> str:
     parts = [HEAD, NOTE]
     for path in sorted(folder.glob("*.json")):
         records = json.loads(path.read_text())
-        if path.stem in PAGED or "peers" not in records[0]:
-            parts.append(f"\n## {path.stem}\n\n[{path.stem}.md]({path.stem}.md)\n")
+        if path.stem in PAGED or not isinstance(records, list) or "peers" not in records[0]:
+            page = path.with_suffix(".md")
+            name = page.name if page.exists() or path.stem in PAGED else path.name
+            parts.append(f"\n## {path.stem}\n\n[{name}]({name})\n")
             continue
         parts.append(f"\n## {path.stem}\n\n{_stamp(records)}\n")
         for group in dict.fromkeys(r["group"] for r in records):

@@ -26,7 +26,7 @@ from nautile.extract.contractions import Contraction
 from nautile.extract.counting import Counting
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
-from nautile.extract.hopper import Warpgroups, budget, warpgroup_tilings
+from nautile.extract.hopper import Warpgroups, budget
 from nautile.extract.masks import conjuncts
 from nautile.extract.priced import Priced
 from nautile.extract.traffic import Traffic, moved
@@ -58,9 +58,12 @@ _FAST = {"tanh": (0, 1), "sigmoid": (2, 1), "div": (1, 1), "exp": (0, 1), "exp2"
 _FAST |= {"log": (1, 1), "log2": (0, 1)}
 
 
-def price_warpgroups(body: Body, device: Device, own: Warpgroups) -> Priced:
-    """All tilings of a body on the warpgroup path, inf where they do not fit."""
-    return _Pricing(body, device, own, warpgroup_tilings(body, own)).run()
+def price_warpgroups(
+    body: Body, device: Device, own: Warpgroups, tiles: dict[Axis, Vector]
+) -> Priced:
+    """The given tilings of a body on the warpgroup path (at least one), inf where they do not
+    fit."""
+    return _Pricing(body, device, own, tiles).run()
 
 
 class _Pricing:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from nautile.extract.body import analyse
 from nautile.extract.device import Device
-from nautile.extract.hopper import warpgroups
+from nautile.extract.hopper import warpgroup_tilings, warpgroups
 from nautile.extract.hopper_time import price_warpgroups
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.portable import GENERAL, price_portable
@@ -43,5 +43,8 @@ def price(
     own = warpgroups(body) if device.path == "wgmma" else None
     if own is None:
         return found
-    other = price_warpgroups(body, device, own)
+    tiles = warpgroup_tilings(body, own)
+    if any(len(sizes) == 0 for sizes in tiles.values()):
+        return found
+    other = price_warpgroups(body, device, own, tiles)
     return found.joined(other) if len(found.seconds) else other
