@@ -36,6 +36,9 @@ SPLIT_PRODUCTS = 3.5  # products of tf32 that one of f32 takes the time of
 DEPTH_FOLD = 2  # operations for one beside a contraction: unpacked, and again in each warp column
 GENERAL = 7.0  # time of memory's traffic where neither rows nor the tensor cores' emitter applies
 GENERAL_PRODUCTS = 20.0  # the same of the tensor cores' products, which are then the FMA units'
+CLUSTERED = (
+    0.9  # of the rate of memory: the first pass of a cluster must end before the second begins
+)
 MOST_BLOCKS = 8  # blocks of 256 threads on one multiprocessor
 IN_FLIGHT = 16384  # bytes that a multiprocessor must have under way to hide memory latency
 _COVER = np.array([1, 0.9, 0.97, 1, 1, 1, 1, 1, 1])  # bandwidth reached with so many blocks
@@ -72,6 +75,7 @@ class _Pricing:
         registers = self._registers()
         together = self._beside(0 * self.one, registers) if self.tensor else self.one
         once = self.device.has_clusters and not self.slow.any() and held_by_cluster(self.body)
+        self.clustered = self._clustered(once)
         traffic = moved(
             self.counting, self.device, self.device.sms * together, _direct(self.beside), once
         )
@@ -81,6 +85,14 @@ class _Pricing:
             self.body, self.device, self.tiles, seconds, demand, traffic.reads, traffic.writes,
             tensor_flops, vector + self.fused, special, shared, registers, self.blocks,
         )  # fmt: skip
+
+    def _clustered(self, once: bool) -> Vector:
+        """The share of memory's rate that remains where a cluster keeps what passes read again."""
+        loads = [x for x in self.body.loads if x in self.body.visits] if once else []
+        again = self.one < 0
+        for load in loads:
+            again = again | (self.counting.repeats(load) > 1)
+        return np.where(again, CLUSTERED, 1.0)
 
     # ---- arithmetic ----------------------------------------------------------------------------
 
@@ -226,7 +238,7 @@ class _Pricing:
                 reach * np.minimum(1, 0.5 + 0.5 * flying / IN_FLIGHT) * _COVER[resident.astype(int)]
             )
         few, alone = self._few_rows(), self._streaming(shared)
-        reach = np.where(few, alone.reach, reach) / np.where(self.slow, GENERAL, 1)
+        reach = np.where(few, alone.reach, reach) / np.where(self.slow, GENERAL, 1) * self.clustered
         tensor = tensor * np.where(self.slow, GENERAL_PRODUCTS, 1)
         demand = {
             "dram": (dram / d.memory_bandwidth + traffic.ragged) / reach,
