@@ -18,6 +18,7 @@ hand-written kernels on an H200 (bench/README): 4096^3 in 0.172 ms, attention of
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
 from nautile.extract.arithmetic import operations, padding, products
@@ -37,10 +38,13 @@ __all__ = ["price_warpgroups"]
 
 REUSE = 85  # rows * columns / (rows + columns) of a tile at which operands come fast enough
 IN_TURN = 66  # the same where two warpgroups take tiles in turn: one's stalls are the other's time
-HIDDEN = 0.3  # share of the shorter of a step's tensor and pointwise work that nothing hides
+HIDDEN = 0.3  # share of a step's products that longer pointwise work does not hide
+COVERED = 0.15  # share of a step's pointwise work that longer products do not hide
 LONE = 0.6  # the same where one warpgroup has nobody to take turns with
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
-TILE = 1.6e-6  # seconds of a chain's tile: its rows arrive, its first scores, its last store
+TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
+DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are twice as long
+TRIPLE = 0.88  # time of a chain of three warpgroups where pointwise work is longer than products
 RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
 STORE = 0.3e-6  # seconds of a product's tile besides its main loop
 STORED = 2.2e11  # bytes a second that one multiprocessor stores by the copy engine
@@ -151,7 +155,7 @@ class _Pricing:
         stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
         rate = np.where(self.budget.staged, 1, BY_THREADS) * STORED
         after = compute + STORE + stored / self.counting.blocks / rate
-        together = multiply / self._supply(REUSE) + after
+        together = multiply / self._supply(REUSE) * np.where(self._double(), DOUBLE, 1) + after
         alone = multiply / self._supply(IN_TURN)
         # with one tile a block there are no turns to take
         turns = np.where(
@@ -167,10 +171,17 @@ class _Pricing:
         stream = self.own.stream
         assert stream is not None
         ragged = RAGGED * (self.counting.count[stream] * self.tiles[stream] > stream.extent)
-        share = np.where(self.budget.consumers > 1, HIDDEN, LONE)
+        hidden = np.where(multiply > compute, COVERED, HIDDEN)
+        share = np.where(self.budget.consumers > 1, hidden, LONE)
         bare = (1 - share) * shorter / steps  # of the first step and the last product
-        found: Vector = longer + share * shorter + bare + TILE + ragged + STEP * steps
+        third = (self.budget.consumers > 2) & (compute > multiply)
+        many = np.where(self._double(), DOUBLE, np.where(third, TRIPLE, 1))
+        found: Vector = (longer + share * shorter) * many + bare + TILE + ragged + STEP * steps
         return found
+
+    def _double(self) -> npt.NDArray[np.bool_]:
+        """Whether a warpgroup has more than the 64 rows of one fragment."""
+        return np.asarray(self.tiles[self.own.row] > 64 * self.budget.consumers)
 
     def _supply(self, enough: float) -> Vector:
         """The share of the tensor cores' rate at which operands arrive, those that contractions

@@ -55,7 +55,7 @@ FIGURES: dict[str, tuple[Outputs, float, tuple[float, float]]] = {
     "1k": (heads(1024, 128), attended(1024), (537, 582)),
     "4k": (heads(4096, 128), attended(4096), (653, 669)),
     "16k": (heads(16384, 128), attended(16384), (687, 700)),
-    "causal 1k": (heads(1024, 128, causal=True), attended(1024, 0.5), (393, 408)),
+    "causal 1k": (heads(1024, 128, causal=True), attended(1024, 0.5), (393, 432)),
     "causal 4k": (heads(4096, 128, causal=True), attended(4096, 0.5), (551, 608)),
     "causal 16k": (heads(16384, 128, causal=True), attended(16384, 0.5), (636, 678)),
     "width 64, 4k": (heads(4096, 64), attended(4096), (482, 482)),
