@@ -21,11 +21,9 @@ from .measure import Measured, certificate, measure
 RECORDED = HERE.parents[1] / "bench" / "results" / "fusion.json"
 ROWS, MILLISECONDS = 5_000, 100.0
 # Processor time of the child. What takes longer than it should: no more than that.
-LONGER = dict.fromkeys(("divergence", "symmetric_divergence"), 250.0)
+LONGER = {"divergence": 250.0, "symmetric_divergence": 250.0}
 BLOCK_ROWS, BLOCK_MILLISECONDS = 50_000, 5_000.0
 RUNS = 12  # saturations, of which the fastest counts: others may keep the machine busy
-# Not recorded yet: its certificate takes many minutes on a busy machine.
-UNRECORDED = ("mixtral_expert_combine",)
 QUICK = (
     "causal", "window", "unshifted", "sinks", "two_maps", "dropped", "weighted_keys", "with_lse",
     "backward_values", "softmax_rows", "softmax_gradient", "log_of_log", "top_1", "loss_rows",
@@ -107,7 +105,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def test_every_program_is_recorded() -> None:
-    assert [r["case"] for r in records()] == [n for n in NAMES if n not in UNRECORDED]
+    assert [r["case"] for r in records()] == NAMES
 
 
 @pytest.mark.parametrize("record", records(), ids=lambda r: r["case"])
