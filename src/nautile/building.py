@@ -335,7 +335,12 @@ def _compiled(built: Built, options: Options, compiler: Compiler, wanted: tuple[
         make = _maker(options)
         found = schedules(built.kernel, options, _device(options), PORTABLE)
         next(found)  # the one that was refused
-        return _first(found, lambda kernel: _accepted(make(kernel), compiler, wanted), error)
+
+        def accepted(kernel: Kernel) -> Built:
+            other = replace(make(kernel), better=built.better, spare=built.spare)
+            return _accepted(other, compiler, wanted)
+
+        return _first(found, accepted, error)
 
 
 def _accepted(built: Built, compiler: Compiler, wanted: tuple[str, ...]) -> Built:
