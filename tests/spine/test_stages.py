@@ -158,6 +158,25 @@ def test_a_refused_variant_gives_way_to_the_next_and_then_to_the_portable_one(
     assert list(built.compiled) == ["sm_90"]
 
 
+def test_another_portable_schedule_keeps_the_kernels_of_the_targets_own(
+    worker: Worker, emitted: list[CudaKernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[tuple[TileProgram, ...]] = []
+
+    def accepted(built: Built, compiler: Compiler, wanted: tuple[str, ...]) -> Built:
+        if not refused:
+            refused.append(built.tiles)
+            raise CompileError("spills", code="gate")
+        return built
+
+    monkeypatch.setattr(building, "_accepted", accepted)
+    emitted.append(_own("own"))
+    options = Options(compile=True, architectures=("sm_80", "sm_90"))
+    (built,) = optimize(GEMM, options, worker=worker).built
+    assert [built.tiles] != refused
+    assert [s.cuda.name for w in built.better for s in w.steps] == ["own"]
+
+
 def test_what_has_no_product_has_no_implementation_of_its_own(
     worker: Worker, emitted: list[CudaKernel]
 ) -> None:
