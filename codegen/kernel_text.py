@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from nautile.codegen.show import show
@@ -16,6 +18,7 @@ __all__ = [
     "indented",
     "parameters",
     "pointer",
+    "pruned",
     "scalar_load",
     "scalar_store",
     "wide_offset",
@@ -36,6 +39,7 @@ ELEMENT = {
     "bool": "nt_u8",
 }
 _RESERVED_START = ("nt_", "__")
+_CONSTANT = re.compile(r"\s*const (?:int|bool|nt_u32|nt_i64) (\w+) = [^,;]*;$")
 
 
 def identifier(name: str) -> str:
@@ -124,3 +128,13 @@ def scalar_load(buffer: Buffer, offset: str, guards: Sequence[tuple[str, int]] =
 def scalar_store(buffer: Buffer, offset: str, value: str) -> str:
     """The statement that stores one element, rounded."""
     return f"{pointer(buffer)}[{offset}] = {_STORED.get(buffer.dtype, '{}').format(value)};"
+
+
+def pruned(lines: list[str]) -> list[str]:
+    """Lines without the constants that nothing reads."""
+    while True:
+        uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
+        kept = [x for x in lines if not (m := _CONSTANT.match(x)) or uses[m.group(1)] > 1]
+        if len(kept) == len(lines):
+            return lines
+        lines = kept

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
 from nautile.codegen.headers import inline
+from nautile.codegen.kernel_text import pruned
 from nautile.codegen.memory import (
     Barrier,
     Clear,
@@ -44,7 +43,6 @@ __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
 L2_BYTES = 8 << 20
-_CONSTANT = re.compile(r"\s*const (?:int|bool|nt_u32|nt_i64) (\w+) = [^,;]*;$")
 
 
 def print_kernel(program: MemoryProgram) -> CudaKernel:
@@ -61,23 +59,13 @@ def print_kernel(program: MemoryProgram) -> CudaKernel:
     _declare(ctx)
     _body(ctx, program.roles[0].operations, None)
     ctx.emit("}")
-    text = "\n".join(_pruned(ctx.lines)) + "\n"
+    text = "\n".join(pruned(ctx.lines)) + "\n"
     notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
     full = inline(f"{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh")
     blocks = prod(-(-a.extent // t) for a, t in program.grid)
     names = tuple(b.name for b in (*reads, *writes))
     threads = program.geometry.threads
     return CudaKernel(name, full, (blocks, 1, 1), threads, program.shared_bytes, names)
-
-
-def _pruned(lines: list[str]) -> list[str]:
-    """Without constants that nothing reads."""
-    while True:
-        uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
-        kept = [x for x in lines if not (m := _CONSTANT.match(x)) or uses[m.group(1)] > 1]
-        if len(kept) == len(lines):
-            return lines
-        lines = kept
 
 
 def _all(program: MemoryProgram) -> Sequence[Operation]:

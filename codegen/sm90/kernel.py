@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 
 from nautile.codegen.headers import inline
-from nautile.codegen.kernel_text import identifier
+from nautile.codegen.kernel_text import identifier, pruned
 from nautile.codegen.memory import (
     Clear,
     FoldRow,
@@ -64,7 +62,6 @@ from nautile.terms import Buffer
 __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
-_CONSTANT = re.compile(r"\s*const (?:int|bool|nt_u32|nt_i64) (\w+) = [^,;]*;$")
 ARCHITECTURE = "sm_90a"
 
 
@@ -80,7 +77,7 @@ def print_kernel(program: RoleProgram) -> CudaKernel:
     head = _section(ctx, lambda: _prelude(ctx, name, reads, writes, counters))
     producer = _section(ctx, lambda: _producer(ctx))
     consumer = _section(ctx, lambda: _consumer(ctx))
-    text = "\n".join([*head, *_pruned(producer), *_pruned(consumer), "}"]) + "\n"
+    text = "\n".join([*head, *pruned(producer), *pruned(consumer), "}"]) + "\n"
     notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
     used = wrappers(ctx.products.values(), ctx.waits.values())
     full = inline(f"{used}\n{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh", "sm90.cuh")
@@ -103,16 +100,6 @@ def _section(ctx: Context, write: Callable[[], None]) -> list[str]:
     ctx.lines = []
     write()
     return ctx.lines
-
-
-def _pruned(lines: list[str]) -> list[str]:
-    """Without constants that nothing reads."""
-    while True:
-        uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
-        kept = [x for x in lines if not (m := _CONSTANT.match(x)) or uses[m.group(1)] > 1]
-        if len(kept) == len(lines):
-            return lines
-        lines = kept
 
 
 def _all(program: RoleProgram) -> list[Operation]:
