@@ -153,7 +153,7 @@ def _build(case: Case, target: str, candidates: int) -> Row:
     found = {p.name: p for p in lang.parse(text_of(case), f"{case.file}.nau", dict(case.sizes))}
     result = Optimization(found[case.program], chosen)
     taken: dict[str, float] = {}
-    stages = (
+    stages: tuple[Callable[[Optimization], object], ...] = (
         partial(saturate, worker=_worker()),
         choose,
         build,

@@ -64,7 +64,8 @@ def _graph(actions: Actions, rounds: int) -> Callable[[], Any]:
     except RuntimeError:
         torch.cuda.synchronize()
         return lambda: [a() for _ in range(rounds) for a in actions]
-    return graph.replay
+    replay: Callable[[], Any] = graph.replay
+    return replay
 
 
 def _elapsed(action: Callable[[], Any]) -> float:
@@ -102,4 +103,4 @@ def copy_bandwidth() -> float:
         target.copy_(source)
         torch.cuda.synchronize()
     ms = min(statistics.median(_elapsed(c) for _ in range(20)) for c in copies)
-    return 2 * source.numel() * source.element_size() / ms / 1e6
+    return 2.0 * float(source.nbytes) / ms / 1e6

@@ -144,8 +144,7 @@ def _launch(call: Any) -> None:
 def _sets(program: Any) -> int:
     """How many sets of arrays pass three times the L2 cache together."""
     cache = torch.cuda.get_device_properties(0).L2_cache_size
-    one = sum(b.nbytes for b in program.buffers.values() if b.role != "intermediate")
-    return max(1, min(MAX_SETS, math.ceil(3 * cache / one)))
+    return max(1, min(MAX_SETS, math.ceil(3 * float(cache) / _least(program))))
 
 
 def _peers(

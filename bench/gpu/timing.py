@@ -23,10 +23,16 @@ WARM = 2  # rounds that are not counted
 
 
 class Replay:
-    """Some rounds of a contestant's actions; `count` repetitions, in a CUDA graph or not."""
+    """Some rounds of a contestant's actions; `count` repetitions, in a CUDA graph or not.
 
-    def __init__(self, run: Callable[[], Any], count: int, in_graph: bool) -> None:
-        self.run, self.count, self.in_graph = run, count, in_graph
+    It keeps the actions. A graph holds addresses, and does not keep what lies there: tensors that
+    only an action knows of (the block mask of flex_attention, a copy in another layout) would be
+    freed, their memory given to the next contestant, and the replay would read what that wrote."""
+
+    def __init__(
+        self, run: Callable[[], Any], count: int, in_graph: bool, actions: Actions = ()
+    ) -> None:
+        self.run, self.count, self.in_graph, self.actions = run, count, in_graph, actions
 
 
 def race(replays: Mapping[str, Replay], rounds: int) -> dict[str, list[float]]:
@@ -61,8 +67,8 @@ def captured(actions: Actions) -> Replay:
             _repeat(actions, rounds)
     except RuntimeError:
         torch.cuda.synchronize()
-        return Replay(partial(_repeat, actions, rounds), count, False)
-    return Replay(graph.replay, count, True)
+        return Replay(partial(_repeat, actions, rounds), count, False, actions)
+    return Replay(graph.replay, count, True, actions)
 
 
 def _repeat(actions: Actions, rounds: int) -> None:

@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor as T
 
 from ..case import Case
 from .contestant import Contestant, Outputs, Tensors, Work, compiled, plainly
 
 __all__ = ["FUNCTIONS", "work"]
-
-T = torch.Tensor
 
 
 def _rms(x: T, gain: T, eps: float) -> T:

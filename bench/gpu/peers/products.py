@@ -7,14 +7,13 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor as T
 
 from ..case import Case
 from .contestant import Contestant, Function, Outputs, Tensors, Work, compiled, plainly
 from .wheels import of_products
 
 __all__ = ["FUNCTIONS", "work"]
-
-T = torch.Tensor
 
 
 def _gemm(a: T, w: T) -> T:

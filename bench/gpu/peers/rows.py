@@ -8,14 +8,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor as T
 
 from ..case import Case
 from .contestant import Contestant, Outputs, Tensors, Work, compiled, plainly
 from .wheels import of_rows
 
 __all__ = ["FUNCTIONS", "work"]
-
-T = torch.Tensor
 
 
 def _softmax(x: T) -> T:
