@@ -220,6 +220,8 @@ def _operand(left: Term, right: Term, rounding: bool) -> str:
     kinds = {DTYPES[a].kind, DTYPES[b].kind}
     if "f64" in (a, b):
         return "f64"
+    if "i8" in (a, b) and {a, b} & {"bf16", "f16"}:
+        return b if a == "i8" else a  # which hold every integer of 8 bits
     if kinds != {"float"}:
         return "f32" if "float" in kinds else "i64" if "i64" in (a, b) else "i32"
     if a == b:

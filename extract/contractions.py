@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 NARROW = frozenset({"bf16", "f16", "f8e4m3", "f8e5m2"})
+HOLD_BYTES = ("bf16", "f16")  # types that hold every integer of 8 bits
 MOST = 8  # parts of a product that are dealt to two sides
 
 
@@ -287,8 +288,8 @@ def _free(parts: Iterable[Term]) -> frozenset[Axis]:
 def operand_type(left: tuple[Term, ...], right: tuple[Term, ...], numerics: str = "real") -> str:
     """The type in which the tensor cores may multiply the two operands (f32 as three products of
     tf32 pieces), or "": both round to it
-    already, or one does and the numerics class lets an f32 neighbour be rounded to it. At most one
-    operand may wait for a reduction of the same kernel."""
+    already (8-bit integers to bf16 and f16), or one does and the numerics class lets an f32
+    neighbour be rounded to it. At most one operand may wait for a reduction of the same kernel."""
     if any(reduces(t) for t in left) and any(reduces(t) for t in right):
         return ""
     a, b = _type(left), _type(right)
@@ -297,6 +298,9 @@ def operand_type(left: tuple[Term, ...], right: tuple[Term, ...], numerics: str 
         return "f32" if numerics != "exact" else ""
     if a == b:
         return a if a in tensor else ""
+    if "i8" in (a, b):
+        narrow = b if a == "i8" else a
+        return narrow if narrow in HOLD_BYTES else ""
     if "f32" in (a, b):
         narrow = b if a == "f32" else a
         return narrow if numerics != "exact" and narrow in tensor else ""

@@ -128,9 +128,9 @@ def test_operand_computed_on_its_way(sizes: tuple[int, int, int], builds: Path) 
     agree(found["C"], a @ wide["B"].T, 1e-3)
 
 
-@pytest.mark.parametrize("stored", ["f32", "f8e4m3", "f8e5m2"])
+@pytest.mark.parametrize("stored", ["f32", "i8", "f8e4m3", "f8e5m2"])
 def test_operands_of_another_stored_type(stored: str, builds: Path) -> None:
-    operand = "bf16" if stored == "f32" else stored
+    operand = "bf16" if stored in ("f32", "i8") else stored
     program = P.gemm(32, 64, 64, (32, 64, 32), stored=stored, operand=operand, out="f32")
     arrays = inputs(program)
     found = emulated(program, arrays, builds)
