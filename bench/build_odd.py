@@ -79,6 +79,18 @@ CASES = (
     Odd("spine", "rmsnorm_residual_rows", {"M": 33, "N": 4104}),
     Odd("cross_entropy", "cross_entropy", {"N": 19, "V": 5003}),
     Odd("elementwise", "elementwise", {"N": 77, "M": 131}),
+    Odd("products", "norm_gemm", {"M": 135, "N": 264, "K": 264}),
+    Odd("products", "lora", {"M": 133, "N": 200, "K": 264}),
+    Odd("products", "gemm_residual", {"M": 259, "N": 136, "K": 648}),
+    Odd("rows", "residual_rows", {"M": 7, "N": 20488}),
+    Odd("rows", "loss_rows", {"M": 3, "N": 70008}),
+    Odd("rows", "chain", {"M": 11, "N": 1003}),
+    Odd("corpus", "bert_padded_attention", {"B": 3, "H": 2, "T": 77, "S": 129, "D": 64}),
+    Odd("corpus", "llama3_gqa_decode", {"B": 3, "H": 8, "Hk": 2, "S": 1003, "D": 128}),
+    Odd("corpus", "mixtral_router", {"N": 37, "C": 264}),
+    Odd("corpus", "rmsnorm_dynamic_int8", {"N": 13, "C": 1003}),
+    Odd("corpus", "gemma2_capped_cross_entropy", {"N": 70, "C": 136, "V": 2003}),
+    Odd("corpus", "vit_attention", {"B": 3, "T": 67, "H": 2}),
 )
 
 

@@ -1,0 +1,79 @@
+"""Many bundles in one process under a tool, and what was found told of the right one. The tool is a
+program that finds fault with bundles of a name."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+
+from compute_sanitizer import looked_at
+
+TOOL = """#!{python}
+import pathlib, sys, time
+_, _, tool, *rest = sys.argv
+log = pathlib.Path(__file__).with_suffix(".log")
+with log.open("a") as out:
+    out.write(tool + " " + " ".join(pathlib.Path(a).name for a in rest if "/" in a) + "\\n")
+if any("slow" in a for a in rest):
+    time.sleep(60)
+if any("bad" in a for a in rest) and tool != "synccheck":
+    print("========= COMPUTE-SANITIZER")
+    print("========= Error: Race reported between Write access at k_O+0x10")
+    print("========= ERROR SUMMARY: 1 error")
+    sys.exit(86)
+"""
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    path = tmp_path / "tool"
+    path.write_text(TOOL.format(python=sys.executable))
+    path.chmod(0o755)
+    return path
+
+
+def looked(
+    tool: Path, tools: list[str], names: list[str], jobs: int, seconds: float = 60.0
+) -> dict[tuple[str, str], str]:
+    folders = [Path("/x") / n for n in names]
+    until = time.perf_counter() + seconds
+    command = lambda *folders: [str(f) for f in folders]  # noqa: E731
+    found = looked_at(str(tool), tools, folders, command, jobs, until)
+    return {(tool, folder.name): said for tool, folder, said in found}
+
+
+def processes(tool: Path) -> list[str]:
+    return tool.with_suffix(".log").read_text().splitlines()
+
+
+def test_clean_bundles_share_processes(tool: Path) -> None:
+    names = [f"b{n}" for n in range(6)]
+    found = looked(tool, ["racecheck", "initcheck"], names, jobs=4)
+    assert found == {(t, n): "clean" for t in ("racecheck", "initcheck") for n in names}
+    assert sorted(processes(tool)) == [
+        "initcheck b0 b1 b2", "initcheck b3 b4 b5", "racecheck b0 b1 b2", "racecheck b3 b4 b5",
+    ]  # fmt: skip
+
+
+def test_a_fault_stands_with_its_own_bundle(tool: Path) -> None:
+    found = looked(tool, ["racecheck", "synccheck"], ["a", "bad", "c"], jobs=2)
+    assert found.pop(("racecheck", "bad")) == (
+        "========= Error: Race reported between Write access at k_O+0x10 | "
+        "========= ERROR SUMMARY: 1 error"
+    )
+    assert set(found.values()) == {"clean"}
+    assert len(found) == 5
+    assert sorted(processes(tool)) == [
+        "racecheck a", "racecheck a bad c", "racecheck bad", "racecheck c", "synccheck a bad c",
+    ]  # fmt: skip
+
+
+def test_what_takes_too_long_was_not_run(tool: Path) -> None:
+    found = looked(tool, ["racecheck"], ["slow", "b"], jobs=1, seconds=5.5)
+    assert found == {("racecheck", "slow"): "not run", ("racecheck", "b"): "not run"}
+    assert processes(tool) == ["racecheck slow b"]
