@@ -9,6 +9,8 @@ engine; the row side of a contraction may also be computed from what another one
   16, at most 256; a step of a depth that is streamed is 128 bytes of operand; a depth inside a
   stream is whole, and at most 256. Of products whose tiles have 128 rows and at most 128 columns
   together, two warpgroups take tiles in turn: each holds all 128 rows;
+- a product of few rows has them as columns: what was its columns' axis is divided among
+  warpgroups, and the result is stored across its rows (`swapped`);
 - registers of a thread for f32 accumulators and packed operands: `REGISTERS`;
 - shared memory: what stays, two slots or more of what is streamed, and 16 KiB a fragment through
   which results of 16 bits are stored;
@@ -22,7 +24,7 @@ What is said here of terms, `nautile.codegen.sm90` says of tile programs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +39,7 @@ from nautile.extract.norms import norm
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
 from nautile.terms import Axis, Load, Online, Reduce, Term
 
-__all__ = ["Budget", "Warpgroups", "budget", "warpgroup_tilings", "warpgroups"]
+__all__ = ["Budget", "Warpgroups", "budget", "swapped", "warpgroup_tilings", "warpgroups"]
 
 ROWS = {64: 1, 128: 2, 192: 3, 256: 2}  # rows of a block: its consumer warpgroups
 COLUMNS = (32, 64, 96, 128, 160, 192, 224, 256)
@@ -52,20 +54,22 @@ TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups ta
 STAGING = 16_384  # bytes for each fragment through which results are stored
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
 EIGHTS = ("f8e4m3", "f8e5m2")
-STAGES = (6, 2)  # slots of a ring at most: of a product, of a chain
+STAGES = (16, 2)  # slots of a ring at most: of a product, of a chain
 FEWEST = (8, 33)  # rows of a product, and of a chain, from which on the path is worth its fragments
+FRAGMENT = 64  # rows of a warpgroup's product: other tiles have their rows as columns
 
 
 @dataclass(frozen=True, slots=True)
 class Warpgroups:
     """How the path sees a body: the row axis that warpgroups divide; for each contraction, the axis
     of its columns' tile; the axis that is streamed past a chain's rows (None without a chain); the
-    depths that are walked, and in which steps."""
+    depths that are walked, and in which steps; whether the rows are those that were columns."""
 
     row: Axis
     columns: Mapping[Term, Axis | None]
     stream: Axis | None
     steps: Mapping[Axis, int]
+    swapped: bool = False
 
     @property
     def chain(self) -> bool:
@@ -91,16 +95,39 @@ class Budget:
 
 def warpgroups(body: Body) -> Warpgroups | None:
     """How the path takes the body, or None where it does not."""
-    tensor = [c for c in body.contractions.values() if c.root not in body.free]
-    if not tensor or not all(c.operand in WIDTHS for c in tensor):
+    tensor = _tensor(body)
+    rows, chain = _rows(body, tensor), is_chain(body)
+    if not rows or rows[0].extent < FEWEST[chain]:
         return None
-    if norm(body) or depth_folds(body) or not _columns_folded(body):
+    return _taken(body, tensor, rows[0])
+
+
+def swapped(body: Body) -> Warpgroups | None:
+    """How the path takes a product of few rows as the columns of the transposed product, or None
+    where it does not."""
+    tensor = _tensor(body)
+    rows = _rows(body, tensor)
+    if len(rows) < 2 or is_chain(body) or rows[1].extent < FRAGMENT:
         return None
-    row, chain = _row(body, tensor), is_chain(body)
-    if row is None or row.extent < FEWEST[chain] or not all(row in o.axes for o in body.outputs):
+    few = 1 < rows[0].extent <= WIDEST
+    found = _taken(body, tensor, rows[1]) if few else None
+    if found is None or set(found.columns.values()) != {rows[0]}:
+        return None
+    return replace(found, swapped=True)
+
+
+def _tensor(body: Body) -> list[Contraction]:
+    return [c for c in body.contractions.values() if c.root not in body.free]
+
+
+def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | None:
+    """With an axis as the rows."""
+    if not all(c.operand in WIDTHS for c in tensor) or norm(body) or depth_folds(body):
+        return None
+    if not _columns_folded(body) or not all(row in o.axes for o in body.outputs):
         return None
     columns = {c.root: _wide(body, _across(c, row)) for c in tensor}
-    walks = _chain(body, tensor) if chain else _product(tensor)
+    walks = _chain(body, tensor) if is_chain(body) else _product(tensor)
     if walks is None:
         return None
     found = Warpgroups(row, columns, *walks)
@@ -124,14 +151,16 @@ def _folds(root: Term, columns: frozenset[Axis]) -> bool:
     return monoid_of(root) in DEPTH_FOLDS and root.axis in columns and not moved
 
 
-def _row(body: Body, tensor: list[Contraction]) -> Axis | None:
-    """The rows: not the axis along which results lie side by side, where there is another; those of
-    the left operand before those of the right one."""
+def _rows(body: Body, tensor: list[Contraction]) -> list[Axis]:
+    """What may be the rows, the best first: not the axis along which results lie side by side
+    before it; those of the left operand before those of the right one."""
+    if not tensor:
+        return []
     last = {o.axes[-1] for o in body.outputs if o.axes}
     first = min(tensor, key=lambda c: body.inside.index(c.root))
     sides = (_wide(body, first.rows), _wide(body, first.columns))
     choices = [a for a in row_choices(tensor, []) if a in body.grid]
-    return min((a for a in sides if a in choices), key=lambda a: a in last, default=None)
+    return sorted((a for a in sides if a in choices), key=lambda a: a in last)
 
 
 def _across(c: Contraction, row: Axis) -> frozenset[Axis]:
@@ -230,7 +259,8 @@ def _options(body: Body, own: Warpgroups, axis: Axis) -> list[int]:
         return [1]
     if own.chain and axis.extent <= WIDEST:
         return [_whole(axis)]
-    return _sizes(axis, COLUMNS)
+    sizes = _sizes(axis, COLUMNS)
+    return [s for s in sizes if s % FRAGMENT] if own.swapped else sizes
 
 
 def _sizes(axis: Axis, sizes: tuple[int, ...]) -> list[int]:

@@ -42,6 +42,7 @@ HIDDEN = 0.3  # share of a step's products that longer pointwise work does not h
 COVERED = 0.15  # share of a step's pointwise work that longer products do not hide
 LONE = 0.6  # the same where one warpgroup has nobody to take turns with
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
+PANEL_STEP = 0.08e-6  # of a product's step: its barriers, and the first product's latency
 TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
 DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are twice as long
 TRIPLE = 0.88  # time of a chain of three warpgroups where pointwise work is longer than products
@@ -152,6 +153,7 @@ class _Pricing:
 
     def _product(self, multiply: Vector, compute: Vector) -> Vector:
         """Seconds of one tile: both warpgroups share it, or take tiles in turn."""
+        multiply = np.maximum(multiply, self.counting.trips() * PANEL_STEP)
         stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
         rate = np.where(self.budget.staged, 1, BY_THREADS) * STORED
         after = compute + STORE + stored / self.counting.blocks / rate

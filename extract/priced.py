@@ -71,7 +71,7 @@ class Priced:
             both(self.shared, other.shared),
             both(self.registers, other.registers),
             both(self.blocks, other.blocks),
-            np.concatenate([np.zeros(len(self.seconds), dtype=bool), other.wgmma]),
+            np.concatenate([p.wgmma if len(p.wgmma) else p.seconds < 0 for p in (self, other)]),
         )
 
     def _path(self, k: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from nautile.extract.body import analyse
 from nautile.extract.device import Device
-from nautile.extract.hopper import warpgroup_tilings, warpgroups
+from nautile.extract.hopper import swapped, warpgroup_tilings, warpgroups
 from nautile.extract.hopper_time import price_warpgroups
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.portable import GENERAL, price_portable
@@ -40,11 +40,10 @@ def price(
     """Price every tiling of the part that computes `outputs` (at most about `limit`)."""
     body = analyse(outputs, numerics=numerics)
     found = price_portable(body, device, tilings(body, limit))
-    own = warpgroups(body) if device.path == "wgmma" else None
-    if own is None:
-        return found
-    tiles = warpgroup_tilings(body, own)
-    if any(len(sizes) == 0 for sizes in tiles.values()):
-        return found
-    other = price_warpgroups(body, device, own, tiles)
-    return found.joined(other) if len(found.seconds) else other
+    for own in (warpgroups(body), swapped(body)) if device.path == "wgmma" else ():
+        tiles = warpgroup_tilings(body, own) if own else {}
+        if own is None or any(len(sizes) == 0 for sizes in tiles.values()):
+            continue
+        other = price_warpgroups(body, device, own, tiles)
+        found = found.joined(other) if len(found.seconds) else other
+    return found

@@ -103,14 +103,15 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
-def analyse(program: TileProgram) -> Structure:
-    """The roles of axes and tiles, or UnsupportedError with the reason."""
+def analyse(program: TileProgram, *, rows: int = 16) -> Structure:
+    """The roles of axes and tiles, or UnsupportedError with the reason. Of two axes that could be
+    the rows, the one whose tile is a multiple of `rows` is."""
     found = list(statements(program.body))
     mmas = [s for s in found if isinstance(s, Mma)]
     if not mmas:
         raise UnsupportedError("no contraction")
     pure = _pure(found)
-    row = _row_axis(program, mmas, pure, found)
+    row = _row_axis(program, mmas, pure, found, rows)
     contractions = {s.target.name: _orient(program, s, row) for s in mmas}
     across = {c.column for c in contractions.values()}
     deep = _deep(found, pure, row, {c.axis for c in contractions.values()} - across)
@@ -166,9 +167,10 @@ def _inline(term: Term, pure: dict[str, Term]) -> Term:
 
 
 def _row_axis(
-    program: TileProgram, mmas: list[Mma], pure: dict[str, Term], found: list[Statement]
+    program: TileProgram, mmas: list[Mma], pure: dict[str, Term], found: list[Statement], unit: int
 ) -> Axis:
-    """The axis that every contraction has on one side, and that no fold removes."""
+    """The axis that every contraction has on one side, and that no fold removes: a tile of whole
+    units before others, and one along which results do not lie side by side before others."""
     choices = [a for a in _sides(program, mmas[0]) if all(_has_row(program, s, a) for s in mmas)]
     for s in mmas:
         for here, other in ((s.left, s.right), (s.right, s.left)):
@@ -184,7 +186,7 @@ def _row_axis(
         for s in found
         if isinstance(s, Write) and s.coordinates and isinstance(s.coordinates[-1], Index)
     }
-    return min(choices, key=lambda a: a in contiguous)
+    return min(choices, key=lambda a: (program.tiles[a] % unit != 0, a in contiguous))
 
 
 def _sides(program: TileProgram, s: Mma) -> list[Axis]:

@@ -45,7 +45,9 @@ class Geometry:
 class Box:
     """rows x columns elements, `inner` contiguous: panels of 128 bytes of `inner`, each `rows` rows
     of 128 bytes whose 16-byte chunks are permuted (chunk ^ row % 8). `places` are the coordinates
-    of the tile's first element in the map, fastest first; a panel is one load, `inner` further."""
+    of the tile's first element in the map, fastest first; a panel is one load, `inner` further. Of
+    the rows only the first `come` are brought: the others hold whatever lay there, and what is made
+    of them lies outside the extents. (Rows beyond a view cost the copy engine some 3 ns each.)"""
 
     name: str
     outer: Axis
@@ -55,6 +57,7 @@ class Box:
     element: str
     map: TensorMap
     places: tuple[Term, ...]
+    come: int
     offset: int = 0
 
     @property
@@ -74,6 +77,11 @@ class Box:
     def bytes(self) -> int:
         return self.panels * self.panel_bytes
 
+    @property
+    def brought(self) -> int:
+        """Bytes that the copy engine brings."""
+        return self.panels * self.come * PANEL_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class Ring:
@@ -92,7 +100,7 @@ class Ring:
     @property
     def bytes(self) -> int:
         """Bytes that TMA brings into a slot."""
-        return sum(b.bytes for b in self.boxes)
+        return sum(b.brought for b in self.boxes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from nautile.errors import LoweringError
 
 __all__ = ["CAPACITY", "emit_hopper", "emit_hopper_variants", "memory_program"]
 
+FRAGMENT = 64  # rows of a warpgroup's product
 CAPACITY = "capacity"  # code of the error where other tiles of the same program would do
 
 
@@ -71,7 +72,7 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Role
 
 
 def _analysed(program: TileProgram) -> Structure:
-    return analyse(cut_depth(factor(program), exact=True))
+    return analyse(cut_depth(factor(program), exact=True), rows=FRAGMENT)
 
 
 def _refusal(program: TileProgram, error: UnsupportedError) -> LoweringError:

@@ -97,7 +97,9 @@ def _ring(ring: Ring) -> Iterator[str]:
 
 
 def _box(box: Box) -> Iterator[str]:
-    yield from _map(box.map, box.name, box.panel_bytes)
+    yield from _map(box.map, box.name, box.come * PANEL_BYTES)
+    if not 1 <= box.come <= box.rows:
+        yield f"{box.come} rows of {box.rows} come into {box.name}"
     if box.map.dtype != box.element:
         yield f"{box.name} holds {box.element}, its map {box.map.dtype}"
     if len(box.places) != len(box.map.extents):

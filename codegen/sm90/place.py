@@ -57,8 +57,9 @@ def box(structure: Structure, c: Contraction, name: str, outside: Axis) -> Box:
     rows, columns = structure.width(outer), structure.width(inner)
     if rows > LARGEST_BOX:
         raise UnsupportedError(f"a box of {rows} rows")
-    made = view(load, inner, outer, rows)
-    return Box(name, outer, inner, rows, columns, load.buffer.dtype, made.map, made.places)
+    come = min(rows, outer.extent) if outer == outside else rows  # past the depth's end lie zeros
+    made = view(load, inner, outer, come)
+    return Box(name, outer, inner, rows, columns, load.buffer.dtype, made.map, made.places, come)
 
 
 def _loaded(structure: Structure, name: str, operand: str) -> Load:

@@ -125,7 +125,7 @@ class _Planner:
     def _stages(self) -> int:
         """The most slots of a ring."""
         chain = any(b.computed(self.structure) for b in batches(self.root))
-        return self.options.stages or (2 if chain else 6)
+        return self.options.stages or (2 if chain else 16)
 
     def _registers(self) -> tuple[int, int] | None:
         given = CONSUMER_REGISTERS[self.geometry.consumers]

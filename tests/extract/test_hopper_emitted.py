@@ -72,3 +72,24 @@ def test_registers_are_those_of_the_emitter() -> None:
     assert hopper.LAUNCHED == options.LAUNCHED
     assert hopper.STAGING == options.STAGING_BYTES
     assert HOPPER.shared_bytes == options.SHARED_LIMIT
+
+
+@pytest.mark.parametrize("rows", [2, 16, 24, 100])
+def test_few_rows_are_columns_of_the_transposed_product(rows: int) -> None:
+    outputs = product(rows, 4096, 1024)
+    body = analyse(outputs)
+    own = hopper.swapped(body)
+    assert own is not None
+    m, n = outputs[0].axes
+    assert (own.row, set(own.columns.values())) == (n, {m})
+    found = [p for p, _ in schedules(outputs, HOPPER, 1000, path="wgmma") if p.tiles[m] % 64]
+    assert found
+    for part in found[:: max(1, len(found) // 4)]:
+        made = emitted(part)
+        assert made.geometry.row == n
+        assert made.shared_bytes <= HOPPER.shared_bytes
+
+
+def test_rows_that_fill_tiles_are_not_swapped() -> None:
+    assert hopper.swapped(analyse(product(1000, 4096, 1024))) is None
+    assert hopper.swapped(analyse(attention(4096, 128))) is None

@@ -33,6 +33,8 @@ QUICK: dict[str, Case] = {
         {"blocks": 1},
         4e-3,
     ),
+    "few rows, the others columns": (lambda: P.gemm(24, 136, 200, (32, 64, 64)), {}, 4e-3),
+    "fewer rows than a tile": (lambda: P.gemm(24, 72, 200, (64, 32, 64)), {}, 4e-3),
     "gated pair": (lambda: P.gated(128, 136, 136, (128, 64, 64)), {}, 4e-3),
     "causal": (
         lambda: P.attention(128, 128, 64, heads=2, group=2, tile=(128, 64), mask=P.causal),
