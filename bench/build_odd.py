@@ -19,8 +19,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from gpu.case import Case, text_of  # noqa: E402
+
+if TYPE_CHECKING:
+    from nautile.terms import Program
+
 FOLDER = HERE / "bundles" / "odd"
 
 
@@ -36,14 +44,22 @@ class Odd:
     def name(self) -> str:
         return "-".join([self.file, self.program, *(f"{k}{v}" for k, v in self.sizes.items())])
 
-    @property
-    def path(self) -> Path:
-        """Where the program's text lies."""
+    def text(self) -> str:
+        """The program's text: the lines of it alone where the file's programs share no sizes."""
         from nautile.examples import paths
 
         shipped = {p.stem: p for p in paths()}
-        near = [HERE / f"{self.file}.nau", HERE / "gpu" / "programs" / f"{self.file}.nau"]
-        return shipped.get(self.file) or next(p for p in near if p.exists())
+        near = HERE / f"{self.file}.nau"
+        if self.file not in shipped and not near.exists():
+            return text_of(Case("odd", self.file, self.program))
+        return shipped.get(self.file, near).read_text()
+
+    def parsed(self) -> Program:
+        """The checked program at the case's sizes."""
+        from nautile import lang
+
+        found = lang.parse(self.text(), f"{self.file}.nau", dict(self.sizes))
+        return {p.name: p for p in found}[self.program]
 
 
 _HEADS = {"B": 1, "H": 6, "Hk": 2}
@@ -126,12 +142,10 @@ def prefer_own() -> None:
 
 def build(case: Odd, target: str) -> str:
     """Optimize, compile and write one case; the schedules of its launches' implementations."""
-    from nautile import lang
     from nautile.bundle import write_bundle
     from nautile.stages import Options, optimize
 
-    found = {p.name: p for p in lang.parse_file(case.path, dims=dict(case.sizes))}
-    result = optimize(found[case.program], Options(target=target, compile=True))
+    result = optimize(case.parsed(), Options(target=target, compile=True))
     write_bundle(FOLDER / case.name, result)
     manifest = json.loads((FOLDER / case.name / "manifest.json").read_text())
     ways = [w["schedule"] for x in manifest["launches"] for w in x["implementations"]]
