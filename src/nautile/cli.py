@@ -32,9 +32,11 @@ from nautile.cli_options import (
     Rows,
     Seconds,
     Target,
+    sizes_of,
 )
 from nautile.errors import InputError, NautileError
 from nautile.interrupts import interruptible
+from nautile.workbench.commands import register
 
 if TYPE_CHECKING:
     from nautile.stages import Optimization, Options
@@ -51,6 +53,7 @@ app = typer.Typer(
 )
 rules_app = typer.Typer(no_args_is_help=True, help="Look at the rewrite rules.")
 app.add_typer(rules_app, name="rules")
+register(rules_app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -183,7 +186,7 @@ def show(
         raise InputError(f"unknown stage {stage!r}; known: source, tiles, cuda", code="usage")
     from nautile import lang
 
-    programs = [p for f in files for p in lang.parse_file(f, dims=_dims(dims))]
+    programs = [p for f in files for p in lang.parse_file(f, dims=sizes_of(dims))]
     for program in programs:
         if stage == "source":
             print(lang.show(program))
@@ -294,7 +297,7 @@ def _each(
     from nautile.worker import Worker
 
     statuses: list[int] = []
-    sizes = _dims(dims)
+    sizes = sizes_of(dims)
     with Worker() as worker:
         for path in files:
             start = time.perf_counter()
@@ -369,19 +372,6 @@ def _progress(name: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     finally:
         if live:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def _dims(text: str) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for item in filter(None, text.split(",")):
-        name, equals, value = item.partition("=")
-        try:
-            sizes[name.strip()] = int(value)
-        except ValueError:
-            equals = ""
-        if not equals or not name.strip().isidentifier():
-            raise InputError(f"--dims takes NAME=NUMBER,...: not {item!r}", code="usage")
-    return sizes
 
 
 def _show_kernels(program: Program, stage: str, options: Options) -> None:

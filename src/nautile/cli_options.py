@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nautile.errors import InputError
+
 __all__ = [
     "Arch",
     "Candidates",
@@ -21,6 +23,7 @@ __all__ = [
     "Rows",
     "Seconds",
     "Target",
+    "sizes_of",
 ]
 
 Files = Annotated[list[Path], typer.Argument(help="Expression files (.nau).", show_default=False)]
@@ -48,3 +51,17 @@ Rows = Annotated[
 Memory = Annotated[
     float, typer.Option(min=0.001, max=4096, help="Memory that saturation may add, in GiB.")
 ]
+
+
+def sizes_of(text: str) -> dict[str, int]:
+    """The sizes that `--dims` asks for. Raises InputError for anything but NAME=NUMBER,..."""
+    sizes: dict[str, int] = {}
+    for item in filter(None, text.split(",")):
+        name, equals, value = item.partition("=")
+        try:
+            sizes[name.strip()] = int(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip().isidentifier():
+            raise InputError(f"--dims takes NAME=NUMBER,...: not {item!r}", code="usage")
+    return sizes

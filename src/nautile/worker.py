@@ -110,7 +110,7 @@ class Worker:
         from nautile.egraph.decode import decode
 
         region, laws = encode(outputs), tuple(rules)
-        frozen = self._finish(job_of(region, laws, limits or Limits()), laws)
+        frozen = self.frozen(job_of(region, laws, limits or Limits()), laws)
         return decode(region, frozen, laws)
 
     def close(self) -> None:
@@ -126,8 +126,8 @@ class Worker:
             self._errors.close()
             self._errors = None
 
-    def _finish(self, job: Job, rules: tuple[Rule, ...]) -> Frozen:
-        """The job's result, or what its last finished iteration had found."""
+    def frozen(self, job: Job, rules: tuple[Rule, ...]) -> Frozen:
+        """The job's result, or what its last finished iteration had found; `rules` are its laws."""
         try:
             return self._run(job, rules)
         except _Killed as killed:
@@ -145,7 +145,7 @@ class Worker:
 
         last: Progress | None = None
         self._ready()
-        loading = 0.0 if self._known == rules else _START
+        loading = 0.0 if self._known == rules and not job.alone else _START
         deadline = time.monotonic() + job.seconds + _GRACE + loading
         self._send(msgspec.msgpack.encode(job), deadline)
         while True:
@@ -155,7 +155,8 @@ class Worker:
             if isinstance(frame, _Step):
                 last = frame.progress
                 if not last.iterations:
-                    self._known, deadline = rules, time.monotonic() + job.seconds + _GRACE
+                    self._known = None if job.alone else rules
+                    deadline = time.monotonic() + job.seconds + _GRACE
                 continue
             if frame.kind == "unsound":
                 raise unsound(frame.laws, frame.constants, rules)

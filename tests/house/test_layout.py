@@ -31,6 +31,7 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("bundle", "runtime", "built", "options"),
     ("building",),
     ("stages", "report", "cli_options"),
+    ("workbench",),
     ("cli",),
 )
 RANK = {name: i for i, row in enumerate(STREET) for name in row}

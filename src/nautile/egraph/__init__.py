@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from nautile.errors import SaturationError
 from nautile.rules.egglog import print_rule
 from nautile.rules.law import Rule
@@ -73,17 +75,37 @@ def saturate(
         return own.saturate(outputs, rules, limits=limits)
 
 
-def job_of(region: Region, rules: tuple[Rule, ...], limits: Limits) -> Job:
-    """The job of a region: plain data that may cross to a child process."""
+def job_of(
+    region: Region,
+    rules: tuple[Rule, ...],
+    limits: Limits,
+    *,
+    alone: bool = False,
+    tables: bool = False,
+) -> Job:
+    """The job of a region: plain data that may cross to a child process. `alone` and `tables` are
+    those of `engine.Job`."""
     return Job(
         lines=list(region.lines),
         terms=len(region.terms),
-        rules=list(_texts(rules)),
+        rules=[_alone(text) if alone else text for text in _texts(rules)],
         real=any(rule.numerics in ("real", "fast") for rule in rules),
         rows=_rows(limits, len(region.terms)),
         seconds=limits.seconds,
         iterations=limits.iterations,
         memory_bytes=limits.memory_bytes,
+        alone=alone,
+        tables=tables,
+    )
+
+
+def _alone(rule: RuleText) -> RuleText:
+    """The rule in a ruleset of its own."""
+    shared = ":ruleset facts " if rule.fact else ":ruleset normal "
+    if not (rule.fact or rule.normal):
+        return rule
+    return msgspec.structs.replace(
+        rule, text=rule.text.replace(shared, f":ruleset {rule.name} ", 1)
     )
 
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from .schema import CONSTRUCTORS, LEAVES, schema
+from .reader import Reader
+from .schema import CONSTRUCTORS, schema
 
-__all__ = ["Frozen", "Job", "Progress", "RuleText", "Unsound", "prepare", "run", "tidy"]
+__all__ = ["Frozen", "Job", "Progress", "RuleText", "Run", "Unsound", "prepare", "run", "tidy"]
 
 _BATCH = 16
 # What is dropped leaves no traits behind. Laws that drop each other's results would never end.
@@ -44,7 +45,9 @@ class RuleText(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What to saturate: lines that insert terms, rules, budgets. `real` folds numbers."""
+    """What to saturate: lines that insert terms, rules, budgets. `real` folds numbers. `alone`
+    applies the rules one by one (each with a ruleset of its own) and keeps a tally of what each
+    did; `tables` asks for what analyses and facts know."""
 
     lines: list[str]
     terms: int
@@ -54,11 +57,14 @@ class Job(msgspec.Struct, frozen=True):
     seconds: float
     iterations: int
     memory_bytes: int
+    alone: bool = False
+    tables: bool = False
 
 
 class Frozen(msgspec.Struct, frozen=True):
     """The e-graph as plain data. Classes are numbered in order of appearance: `inputs` are those of
-    the inserted terms; a row is a constructor's name, its arguments and its class."""
+    the inserted terms; a row is a constructor's name, its arguments and its class. An entry of the
+    `tally` is an iteration, a law, its matches, the e-nodes that they added, and seconds."""
 
     stop: str
     inputs: list[int]
@@ -70,6 +76,8 @@ class Frozen(msgspec.Struct, frozen=True):
     growth: list[int]
     seconds: float
     processor: float = 0.0
+    tally: list[tuple[int, int, int, int, float]] = []
+    tables: dict[str, list[list[Any]]] = {}
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -140,7 +148,7 @@ def tidy() -> None:
 
 def _loaded(job: Job) -> _Engine:
     engine = _Engine()
-    own = (rule.name for rule in job.rules if not (rule.fact or rule.normal))
+    own = (rule.name for rule in job.rules if f":ruleset {rule.name} " in rule.text)
     engine(schema() + "".join(f"(ruleset {name})" for name in own))
     for rule in job.rules:
         engine(rule.text + rule.probe)
@@ -191,7 +199,7 @@ class _BackOff:
         return True
 
 
-class _Run:
+class Run:
     """One saturation: the engine, the budgets, and what has been counted."""
 
     def __init__(self, job: Job, notify: Callable[[Progress], None]) -> None:
@@ -210,6 +218,8 @@ class _Run:
         self.backoff = _BackOff(max(_MATCHES, 2 * job.terms))
         self.backoff.until["facts"] = 2  # factors leave their sums first
         self.frozen_at, self.frozen_for = self.start, 0.0
+        self.fold = "fold fold_real" if job.real else "fold"
+        self.tally: list[tuple[int, int, int, int, float]] = []
 
     def load(self) -> None:
         for i in range(0, len(self.job.lines), _BATCH):
@@ -246,10 +256,8 @@ class _Run:
         rounds at most: a cyclic class would have infinitely many running forms. All facts rest
         together."""
         changed = False
-        fold = "fold fold_real" if self.job.real else "fold"
         for _ in range(_FACT_ROUNDS):
-            facts = "facts" if self.backoff.awake("facts", iteration) else ""
-            updated, matches = self.step(f"(seq {fold} {_SETTLE} {facts})")
+            updated, matches = self.conclude(self.backoff.awake("facts", iteration))
             self.count(matches)
             found = sum(n for name, n in matches.items() if name in self.facts)
             self.backoff.matched("facts", iteration, found)
@@ -258,6 +266,10 @@ class _Run:
                 break
             self.guard()
         return changed
+
+    def conclude(self, facts: bool) -> tuple[bool, dict[str, int]]:
+        """One round of folding, normal laws, analyses and facts."""
+        return self.step(f"(seq {self.fold} {_SETTLE} {'facts' if facts else ''})")
 
     def direct(self, iteration: int) -> bool:
         """Apply the directed rules that are awake: one by one in a large e-graph, where a single
@@ -329,15 +341,17 @@ class _Run:
         self.notify(Progress(iteration, checkpoint))
 
     def freeze(self, stop: str) -> Frozen:
-        reader = _Reader(self.engine.egraph)
+        reader = Reader(self.engine.egraph)
         inputs, free, types = reader.inputs(), reader.table("fv"), reader.types()
-        rows = reader.rows()
+        rows = reader.rows(free)
         matches = dict(sorted(self.matches.items()))
         made, growth = sorted(reader.made()), list(self.growth)
         seconds = time.perf_counter() - self.start
         processor = time.process_time() - self.worked
+        tables = reader.tables() if self.job.tables else {}
         return Frozen(
-            stop, inputs, rows, free, types, made, matches, growth, seconds, processor
+            stop, inputs, rows, free, types, made, matches, growth, seconds, processor,
+            list(self.tally), tables,
         )  # fmt: skip
 
     def unsound(self) -> Unsound:
@@ -351,54 +365,14 @@ class _Run:
         return Unsound(laws, sorted(constants[where]))
 
 
-class _Reader:
-    """A frozen egglog e-graph as numbers."""
-
-    def __init__(self, egraph: Any) -> None:
-        self.egraph, self.functions = egraph, egraph.freeze().functions
-        self.ids: dict[Any, int] = {}
-
-    def id(self, value: Any) -> int:
-        return self.ids.setdefault(value, len(self.ids))
-
-    def inputs(self) -> list[int]:
-        """The classes of `(N 0)`, `(N 1)`, .., which get the first numbers."""
-        number = self.egraph.value_to_i64
-        rows = sorted((number(r.inputs[0]), i) for i, r in enumerate(self.functions["N"].rows))
-        return [self.id(self.functions["N"].rows[i].output) for _, i in rows]
-
-    def rows(self) -> list[tuple[str, list[Any], int]]:
-        decode = {"f64": self.egraph.value_to_f64, "i64": self.egraph.value_to_i64, "T": self.id}
-        found = []
-        for name in CONSTRUCTORS:
-            sorts = (LEAVES[name],) if name in LEAVES else CONSTRUCTORS[name]
-            readers = [decode[sort] for sort in sorts]
-            for row in self.functions[name].rows:
-                arguments = [f(v) for f, v in zip(readers, row.inputs, strict=True)]
-                found.append((name, arguments, self.id(row.output)))
-        return found
-
-    def table(self, name: str) -> dict[int, int]:
-        number = self.egraph.value_to_i64
-        return {self.id(r.inputs[0]): number(r.output) for r in self.functions[name].rows}
-
-    def types(self) -> dict[int, int]:
-        """Codes of the carried types: the narrowest that each class is known to have."""
-        found = self.table("traits").items()
-        return {c: (bits & -bits).bit_length() - 1 for c, bits in found}
-
-    def made(self) -> list[tuple[int, int]]:
-        number = self.egraph.value_to_i64
-        rows = self.functions["made"].rows
-        return [(self.id(r.inputs[0]), number(r.inputs[1])) for r in rows]
-
-
 def run(job: Job, notify: Callable[[Progress], None] = lambda progress: None) -> Frozen:
     """Saturate and freeze; `notify` hears of every finished iteration.
 
     Raises Unsound when two different constants become equal.
     """
-    state = _Run(job, notify)
+    from .alone import Alone
+
+    state = (Alone if job.alone else Run)(job, notify)
     state.load()
     frozen = state.freeze(state.saturate())
     _USED.append((tuple(job.rules), state.engine))

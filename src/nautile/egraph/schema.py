@@ -14,8 +14,15 @@ from nautile.terms import MONOIDS
 from .masks import masks, tables
 from .traits import traits
 
-__all__ = ["CONSTRUCTORS", "LEAVES", "schema"]
+__all__ = ["CONSTRUCTORS", "LEAVES", "TABLES", "schema"]
 
+# What analyses and facts know: the sorts of arguments and result.
+TABLES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("fv", "rd", "ra", "loose", "up", "traits"), ("T", "i64")),
+    **dict.fromkeys(("shift", "scale", "power", "drop"), ("T", "T", "T", "T")),
+    "bend": ("T", "T", "T", "T", "T"),
+    "ext": ("i64", "f64"),
+}
 LEAVES = {"Num": "f64", "Int": "i64", "Truth": "i64", "Odd": "i64", "Ix": "i64", "Leaf": "i64"}
 _RULESETS = ("analysis", "facts", "normal", "fold", "fold_real", "probe")
 
