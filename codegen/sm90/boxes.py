@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nautile.codegen.source import TensorMap
 from nautile.dtypes import DTYPES
-from nautile.terms import Axis, Term
+from nautile.terms import Axis, Index, Term
 
-__all__ = ["PANEL_BYTES", "Accumulator", "Box", "Geometry", "Ring"]
+__all__ = ["PANEL_BYTES", "SWIZZLE_ROWS", "Accumulator", "Box", "Geometry", "Ring"]
 
 PANEL_BYTES = 128
+SWIZZLE_ROWS = 8  # of 128 bytes: one period of the swizzle
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """The block. `rows` of a tile are divided among `consumers` warpgroups, each of which has
     `fragments` times 64 of them. With `alternate` every warpgroup has a tile to itself and they
-    take tiles in turn (ping-pong), else they share one (cooperative)."""
+    take tiles in turn (ping-pong), else they share one (cooperative). The blocks of a `cluster`
+    have neighbouring row tiles, one after the other, at the same places of all other axes."""
 
     row: Axis
     rows: int
     consumers: int
     alternate: bool = False
     group: int = 8
+    cluster: int = 1
 
     @property
     def threads(self) -> int:
@@ -37,7 +40,7 @@ class Geometry:
 
     @property
     def arrivals(self) -> int:
-        """Warps that release a slot."""
+        """Warps of a block that release a slot."""
         return 4 if self.alternate else 4 * self.consumers
 
 
@@ -47,7 +50,8 @@ class Box:
     of 128 bytes whose 16-byte chunks are permuted (chunk ^ row % 8). `places` are the coordinates
     of the tile's first element in the map, fastest first; a panel is one load, `inner` further. Of
     the rows only the first `come` are brought: the others hold whatever lay there, and what is made
-    of them lies outside the extents. (Rows beyond a view cost the copy engine some 3 ns each.)"""
+    of them lies outside the extents. (Rows beyond a view cost the copy engine some 3 ns each.)
+    Of a box that is the same for `blocks` of a cluster each brings its part of the rows, to all."""
 
     name: str
     outer: Axis
@@ -59,6 +63,20 @@ class Box:
     places: tuple[Term, ...]
     come: int
     offset: int = 0
+    blocks: int = 1
+
+    @property
+    def inside(self) -> frozenset[Axis]:
+        """The axes that its place depends on."""
+        return frozenset[Axis]().union(*(p.free for p in self.places))
+
+    def shared(self, blocks: int) -> Box:
+        """The same box brought by so many blocks together, where its rows are whole parts."""
+        if self.come < self.rows or self.rows % (SWIZZLE_ROWS * blocks):
+            return self
+        at = self.places.index(Index(self.outer))
+        part = tuple(n // blocks if i == at else n for i, n in enumerate(self.map.box))
+        return replace(self, map=replace(self.map, box=part), blocks=blocks)
 
     @property
     def panel(self) -> int:
@@ -86,7 +104,8 @@ class Box:
 @dataclass(frozen=True, slots=True)
 class Ring:
     """`stages` slots of `slot_bytes` at `offset` in shared memory; barriers of 8 bytes at
-    `barriers`: full[stages], then empty[stages]. A ring that `stays` is filled once a tile."""
+    `barriers`: full[stages], then empty[stages]. A ring that `stays` is filled once a tile. Warps
+    of so many `blocks` of a cluster release a slot, each at every one of them."""
 
     name: str
     stages: int
@@ -96,6 +115,7 @@ class Ring:
     barriers: int
     arrivals: int
     stays: bool = False
+    blocks: int = 1
 
     @property
     def bytes(self) -> int:

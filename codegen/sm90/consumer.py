@@ -227,7 +227,8 @@ class Consumer(Role):
         unread = {b.name for b in ring.boxes} - content.seen[self.actor.number]
         if unread:
             raise ScheduleError(f"{self.actor.name} releases {min(unread)} and has not read it")
-        self.machine.empty[self.slot(ring, age)].arrive(self.actor, _WARPS)
+        for machine in self.machine.peers if ring.blocks > 1 else (self.machine,):
+            machine.empty[self.slot(ring, age)].arrive(self.actor, _WARPS)
 
     # -- products -----------------------------------------------------------------------------
 
@@ -263,9 +264,13 @@ class Consumer(Role):
             raise ScheduleError(f"{box.name} is read before it has been waited for")
         reading = Reading(self.actor.name)
         content.seen.setdefault(self.actor.number, set()).add(box.name)
-        content.readings.append(reading)
+        reading, block = self._reads(box, ring)
         product.readings.append(reading)
-        return content.block
+        return block
+
+    def _reads(self, box: Box, ring: Ring) -> tuple[Reading, Block | None]:
+        content.readings.append(reading)
+        return reading, content.block
 
     def _wait(self, pending: int, pinned: tuple[str, ...]) -> None:
         ending = self.groups[: max(0, len(self.groups) - pending)]

@@ -5,8 +5,17 @@ from __future__ import annotations
 from math import prod
 
 from nautile.codegen.sm90.context import Context
-from nautile.codegen.sm90.memory import PairArrive, PairStart, PairSync, Ring, Skip
+from nautile.codegen.sm90.memory import (
+    PANEL_BYTES,
+    Box,
+    PairArrive,
+    PairStart,
+    PairSync,
+    Ring,
+    Skip,
+)
 from nautile.codegen.sm90.store import coordinates
+from nautile.terms import Index
 
 __all__ = ["advance", "fill", "release", "skip", "turn"]
 
@@ -19,13 +28,21 @@ def fill(ctx: Context, ring: Ring) -> None:
     ctx.emit(f"nt_barrier_expect({full}, {ring.bytes});")
     for box in ring.boxes:
         for panel in range(box.panels):
-            base = ctx.lies(box, ring)
-            more = panel * box.panel_bytes
-            to = f"{base} + {more}" if more else base
-            moved = {0: str(panel * box.panel)} if panel else {}
-            at = coordinates(ctx, box.places, moved)
-            name = f"nt_tma_load_{len(box.places)}d"
-            ctx.emit(f"{name}({to}, &{ctx.maps[box.map]}, {full}, {at});")
+            _load(ctx, ring, box, panel, full)
+
+
+def _load(ctx: Context, ring: Ring, box: Box, panel: int, full: str) -> None:
+    """One panel; of a box that blocks share, this one's part, into all of them."""
+    more, rows = panel * box.panel_bytes, box.rows // box.blocks
+    parts = [ctx.lies(box, ring)] + [str(more)] * (more > 0)
+    moved = {0: str(panel * box.panel)} if panel else {}
+    name, ranks = f"nt_tma_load_{len(box.places)}d", ""
+    if box.blocks > 1:
+        parts.append(f"rank * {rows * PANEL_BYTES}")
+        moved[box.places.index(Index(box.outer))] = f"rank * {rows}"
+        name, ranks = f"nt_tma_spread_{len(box.places)}d", f", {(1 << box.blocks) - 1}"
+    at = coordinates(ctx, box.places, moved)
+    ctx.emit(f"{name}({' + '.join(parts)}, &{ctx.maps[box.map]}, {full}{ranks}, {at});")
 
 
 def advance(ctx: Context, ring: Ring) -> None:
@@ -47,12 +64,23 @@ def skip(ctx: Context, op: Skip) -> None:
 
 def release(ctx: Context, ring: Ring, age: int) -> None:
     if age == 0:
-        ctx.emit(f"if (lane == 0) nt_barrier_arrive({ctx.barrier(ring, 'empty')});")
+        ctx.emit(f"if ({_those(ring)}) {_arrive(ring, ctx.barrier(ring, 'empty'))};")
         return
     slot = f"slot_{ring.name}"
     before = f"({slot} == 0 ? {ring.stages - 1} : {slot} - 1)"
-    test = f"lane == 0{f' && {ctx.block} != {ctx.first}' * bool(ctx.block)}"
-    ctx.emit(f"if ({test}) nt_barrier_arrive({ctx.barrier(ring, 'empty', before)});")
+    test = f"{_those(ring)}{f' && {ctx.block} != {ctx.first}' * bool(ctx.block)}"
+    ctx.emit(f"if ({test}) {_arrive(ring, ctx.barrier(ring, 'empty', before))};")
+
+
+def _those(ring: Ring) -> str:
+    """The lanes that arrive, one for each block."""
+    return "lane == 0" if ring.blocks == 1 else f"lane < {ring.blocks}"
+
+
+def _arrive(ring: Ring, barrier: str) -> str:
+    if ring.blocks == 1:
+        return f"nt_barrier_arrive({barrier})"
+    return f"nt_barrier_arrive_at({barrier}, lane)"
 
 
 def turn(ctx: Context, op: PairStart | PairSync | PairArrive) -> None:

@@ -32,15 +32,16 @@ def origins(ctx: Context) -> None:
     counts = {a: n for a, t in program.grid if (n := -(-a.extent // t)) > 1}
     tiles = dict(program.grid)
     column = _main_column(program, counts)
-    nr, nc = counts.get(g.row, 1), counts[column] if column else 1
+    nr, nc = counts.get(g.row, 1) // g.cluster, counts[column] if column else 1
     others = [a for a in counts if a not in (g.row, column)]
     nz = prod(counts[a] for a in others)
     if column:
         ctx.emit(f"const int z = number / {nr * nc};", f"const int inner = number % {nr * nc};")
-        _band(ctx, "inner", g.group, nr, nc, "tile_row", "tile_column")
+        _band(ctx, "inner", max(1, g.group // g.cluster), nr, nc, "tile_row", "tile_column")
     else:
         _band(ctx, "number", _heads(program), nz, nr, "z", "tile_row")
     row = f"({nr - 1} - tile_row)" if program.heavy_first else "tile_row"
+    row = row if g.cluster == 1 else f"({row} * {g.cluster} + rank)"
     if g.row in counts:
         ctx.emit(f"const int {named(ctx, g.row)} = {row} * {tiles[g.row]};")
     if column:

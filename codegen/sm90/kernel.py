@@ -65,6 +65,7 @@ BODY = "// kernel"
 ARCHITECTURE = "sm_90a"
 
 
+_TOGETHER = ("nt_cluster_arrive();", "nt_cluster_wait();")
 def print_kernel(program: RoleProgram) -> CudaKernel:
     """The CUDA text and its launch."""
     reads, writes = pointers(program)
@@ -115,7 +116,9 @@ def _prelude(
     args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
     args += ["int* __restrict__ counter"] * counters
     ctx.emit(
-        f'extern "C" __global__ void __launch_bounds__({program.geometry.threads}, 1)',
+        f'extern "C" __global__ void{dims} __launch_bounds__({program.geometry.threads}, 1)',
+    cluster = program.geometry.cluster
+    dims = f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
         f"{name}({', '.join(args)}) {{",
         "extern __shared__ unsigned char memory[];",
         f"const nt_u32 shared = (nt_shared(memory) + {ALIGNMENT - 1}) & ~{ALIGNMENT - 1}u;",
@@ -129,16 +132,20 @@ def _prelude(
             f"const nt_u32 empty_{ring.name} = shared + {ring.barriers + 8 * ring.stages};",
         )
     ctx.emit("const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;")
-    ctx.emit("const int warpgroup = nt_uniform(threadIdx.x >> 7);", "if (threadIdx.x == 0) {")
+    ctx.emit("const int warpgroup = nt_uniform(threadIdx.x >> 7);")
+    if cluster > 1:
+        ctx.emit(f"const int rank = blockIdx.x % {cluster};")
+    ctx.emit("if (threadIdx.x == 0) {")
     ctx.emit(*[f"nt_map_prefetch(&{m});" for m in ctx.maps.values()])
     for ring in program.rings:
         several = ring.stages > 1
         ctx.emit(f"for (int i = 0; i < {ring.stages}; i++) {{") if several else None
         at = " + 8 * i" * several
         ctx.emit(f"nt_barrier_init(full_{ring.name}{at}, 1);")
-        ctx.emit(f"nt_barrier_init(empty_{ring.name}{at}, {ring.arrivals});")
+        ctx.emit(f"nt_barrier_init(empty_{ring.name}{at}, {ring.arrivals * ring.blocks});")
         ctx.emit("}") if several else None
-    ctx.emit("nt_barrier_init_done();", "}", "__syncthreads();")
+    ctx.emit("nt_barrier_init_done();", "}")
+    ctx.emit(*(_TOGETHER if program.geometry.cluster > 1 else ("__syncthreads();",)))
 
 
 # -- roles ------------------------------------------------------------------------------------
@@ -169,6 +176,8 @@ def _consumer(ctx: Context) -> None:
     ctx.emit("}")
 
 
+    if program.geometry.cluster > 1:
+        ctx.emit("// no block ends while another reaches into it", "__syncwarp();", *_TOGETHER)
 def _cursors(ctx: Context, parity: int) -> None:
     """The slot of every ring that comes next, and the parity of the phase to wait for."""
     for ring in ctx.roles.rings:
@@ -253,17 +262,20 @@ def _values(ctx: Context, op: Operation) -> None:
 def _tiles(ctx: Context, op: Tiles) -> None:
     """The tiles of this block; a dynamic number is drawn when the carrier's slot is free, and read
     when it is full."""
-    total = prod(-(-a.extent // t) for a, t in ctx.roles.grid)
     geometry = ctx.roles.geometry
     if op.first:
         _begun_tiles(ctx, op, total)
         return
     if op.order == "static":
+    total = prod(-(-a.extent // t) for a, t in ctx.roles.grid) // geometry.cluster
         start, step = "blockIdx.x", "gridDim.x"
         if geometry.alternate and not any(isinstance(o, Fill) for o in operations(op.body)):
-            start, step = "blockIdx.x + w * gridDim.x", f"{geometry.consumers} * gridDim.x"
+            whole = step if step == "gridDim.x" else f"({step})"
+            start, step = f"{start} + w * {whole}", f"{geometry.consumers} * {whole}"
         ctx.emit(f"for (int number = {start}; number < {total}; number += {step}) {{")
         origins(ctx)
+        if geometry.cluster > 1:
+            start, step = (f"{each} / {geometry.cluster}" for each in (start, step))
         _body(ctx, op.body)
         ctx.emit("}")
         return

@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import prod
 
 from nautile.codegen.gate import REGISTER_FILE
+from nautile.codegen.sm90.boxes import SWIZZLE_ROWS
 from nautile.codegen.sm90.memory import PANEL_BYTES, Box, Ring, RoleProgram, StoreTile, operations
 from nautile.codegen.sm90.options import ALIGNMENT, SHARED_LIMIT, STAGING_BYTES
 from nautile.codegen.source import TensorMap
@@ -97,7 +98,9 @@ def _ring(ring: Ring) -> Iterator[str]:
 
 
 def _box(box: Box) -> Iterator[str]:
-    yield from _map(box.map, box.name, box.come * PANEL_BYTES)
+    yield from _map(box.map, box.name, box.come // box.blocks * PANEL_BYTES)
+    if box.blocks > 1 and (box.come < box.rows or box.rows % (SWIZZLE_ROWS * box.blocks)):
+        yield f"{box.come} rows of {box.name} are not {box.blocks} parts of whole panels"
     if not 1 <= box.come <= box.rows:
         yield f"{box.come} rows of {box.rows} come into {box.name}"
     if box.map.dtype != box.element:

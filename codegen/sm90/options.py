@@ -39,7 +39,8 @@ class Options:
     computes; `dynamic`: tiles are drawn from a counter; `blocks`: how many are launched at most,
     the device's multiprocessors; `group` row tiles are walked together for the second-level
     cache;
-    `ahead`: a chain's next tile begins before this one's end."""
+    `ahead`: a chain's next tile begins before this one's end; `cluster`: so many blocks bring what
+    their tiles share together."""
 
     stages: int | None = None
     ahead: bool | None = None
@@ -50,4 +51,5 @@ class Options:
     descending: bool | None = None
     blocks: int = 132
     group: int = 8
+    cluster: int | None = None
     shared_limit: int = SHARED_LIMIT

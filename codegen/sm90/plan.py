@@ -1,6 +1,6 @@
 """Structure -> memory program with roles: rings, the software pipeline, the order of operations.
 
-Three schedules of a loop, by its structure alone:
+Four schedules of a loop, by its structure alone:
 - lagged: products of operands from memory and nothing else. One group of products is in flight; a
   slot is released one block late.
 - skewed: one batch of products of operands from memory, work on them, and one batch whose left
@@ -60,6 +60,7 @@ from nautile.codegen.sm90.streams import (
     only_first_partial,
 )
 from nautile.codegen.sm90.values import IDENTITY, Values
+    nests,
 from nautile.codegen.tile import Bounds, Fold, Map, Write
 
 __all__ = ["plan"]
@@ -98,6 +99,7 @@ class _Planner:
         tiles = 1
         for axis in source.grid:
             tiles *= -(-axis.extent // source.tiles[axis])
+        cluster = self.geometry.cluster
         return RoleProgram(
             source.name,
             self.geometry,
@@ -111,7 +113,7 @@ class _Planner:
             registers,
             self.placement.shared_bytes,
             self.placement.words,
-            min(tiles, self.options.blocks),
+            min(tiles, self.options.blocks) // cluster * cluster,
             heavy_first(self.structure),
         )
 

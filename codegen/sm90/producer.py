@@ -65,13 +65,25 @@ class Producer(Role):
         yield from self.wait(self.machine.empty[self.slot(ring)], 1 - self.parity(ring))
 
     def _fill(self, ring: Ring, block: Block | None, boxes: tuple[str, ...]) -> None:
+        """This block's slot, and its part of what blocks share in the others'."""
+        shared = any(b.blocks > 1 for b in ring.boxes)
+        for machine in self.machine.peers if shared else (self.machine,):
+            self._into(machine, ring, block, boxes)
+
+    def _into(
+        self, machine: Machine, ring: Ring, block: Block | None, boxes: tuple[str, ...]
+    ) -> None:
         slot = self.slot(ring)
-        old = self.machine.contents.get(slot)
-        for reading in old.readings if old else ():
+        old = machine.contents.get(slot)
+        begun = old is not None and old.fill == self.cursor(ring)
+        readings = [] if old is None else [*old.before] * begun + old.readings
+        for reading in readings:
             if reading.end is None or not self.actor.knows(reading.end):
                 raise ScheduleError(f"{ring.name} is filled while {reading.actor} may read it")
         unread = set(boxes) - set().union(*old.seen.values()) if old else set()
         if unread:
             raise ScheduleError(f"{ring.name}: {min(unread)} is overwritten before it is read")
-        self.machine.contents[slot] = Content(self.cursor(ring), self.tile, block)
-        self.machine.full[slot].arrive(self.actor, 1)
+        if not begun:
+            made = Content(self.cursor(ring), self.tile, block, before=readings)
+            machine.contents[slot] = made
+        machine.full[slot].arrive(self.actor, 1)

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nautile.codegen.kernel_text import identifier
-from nautile.codegen.schedule.structure import CapacityError, Contraction, Structure, statements
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Contraction,
+    Structure,
+    UnsupportedError,
+    statements,
+)
 from nautile.codegen.sm90.memory import (
     Advance,
     Box,
@@ -22,7 +28,7 @@ from nautile.codegen.sm90.memory import (
     WaitFull,
 )
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
-from nautile.codegen.sm90.place import box, stored
+from nautile.codegen.sm90.place import box, elements, stored
 from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Tile, Write
 from nautile.terms import Axis
@@ -148,7 +154,7 @@ class _Gathered:
         same = next((b for b in boxes if _same(b, made)), None)
         if same is None:
             boxes.append(made)
-        self.found[id(batch), tile.name, c.operand] = (key, (same or made).name)
+        self.found[at] = (key, (same or made).name)
 
 
 def _same(a: Box, b: Box) -> bool:
@@ -164,12 +170,16 @@ def _laid_out(
     for key in sorted(gathered.boxes, key=lambda k: k != _STAY):
         boxes, inner = [], 0
         for b in gathered.boxes[key]:
-            boxes.append(replace(b, offset=inner))
+            whole = key == _STAY or geometry.row in b.inside
+            boxes.append(replace(b if whole else b.shared(geometry.cluster), offset=inner))
             inner += b.bytes
         count = counts.get(key, stages)
         name = _ring_name(boxes, names)
         names.add(name)
-        rings[key] = Ring(name, count, tuple(boxes), inner, at, 0, geometry.arrivals, key == _STAY)
+        blocks = max((b.blocks for b in boxes), default=1)
+        rings[key] = Ring(
+            name, count, tuple(boxes), inner, at, 0, geometry.arrivals, key == _STAY, blocks
+        )
         at += count * inner
     begin, at = at, at + staging
     for key, ring in rings.items():

@@ -6,6 +6,7 @@ from nautile.codegen.schedule.structure import CapacityError, Structure, Unsuppo
 from nautile.codegen.sm90.boxes import Geometry
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
 from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted
+from nautile.codegen.tile import Bounds
 
 __all__ = ["alone", "geometry"]
 
@@ -21,17 +22,29 @@ def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
         raise CapacityError(f"{rows} rows of {row} are no multiple of 64")
     turns = options.alternate
     lagged = alone(structure, root) is not None
+    cluster = _cluster(structure, root, options)
     if turns is None:
         columns = sum(structure.width(c.column) for c in structure.contractions.values())
         turns = lagged and rows == 128 and rows * columns <= TURNS
     if turns and (not lagged or rows > 128):
         raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
     if turns:
-        return Geometry(row, rows, 2, True, options.group)
+        return Geometry(row, rows, 2, True, options.group, cluster)
     consumers = options.consumers or min(rows // 64, 2 if rows == 256 else 3)
     if rows % (64 * consumers) or consumers not in CONSUMER_REGISTERS:
         raise CapacityError(f"{rows} rows of {row} for {consumers} warpgroups")
-    return Geometry(row, rows, consumers, False, options.group)
+    return Geometry(row, rows, consumers, False, options.group, cluster)
+
+
+def _cluster(structure: Structure, root: Nest, options: Options) -> int:
+    """How many blocks bring together what moves with the loop: neighbours along the rows, all of
+    which walk the same blocks of one lagged loop."""
+    wanted = options.cluster or 1
+    row, nests = structure.row, root.nests
+    tiles = -(-row.extent // structure.program.tiles[row])
+    walks = len(nests) == 1 and not root.batches and is_lagged(structure, nests[0])
+    whole = walks and nests[0].bounds == Bounds() and tiles % wanted == 0
+    return wanted if whole and not options.dynamic else 1
 
 
 def alone(structure: Structure, root: Nest) -> Nest | None:

@@ -72,11 +72,18 @@ def _shape(program: RoleProgram) -> Iterator[str]:
     a, b = (found[0] for found in drawn)
     if (a.order, a.carrier) != (b.order, b.carrier):
         yield "the roles draw different tiles"
+    if a.order == "dynamic" and program.geometry.cluster > 1:
+        yield "the blocks of a cluster draw tiles of their own"
     if a.order == "dynamic" and a.carrier is None:
         yield "no ring hands on the tile's number"
     for ring in program.rings:
         if ring.arrivals != program.geometry.arrivals:
             yield f"{ring.name} counts {ring.arrivals} arrivals of {program.geometry.arrivals}"
+        for box in ring.boxes:
+            if box.blocks not in (1, program.geometry.cluster):
+                yield f"{box.name} is shared by {box.blocks} blocks of {program.geometry.cluster}"
+            if box.blocks > 1 and any(program.geometry.row in p.free for p in box.places):
+                yield f"{box.name} is shared by blocks that have other rows of it"
     known = set(program.rings)
     for op in operations((*program.producer, *program.consumer)):
         if isinstance(op, Release) and op.ring not in known:
@@ -89,22 +96,30 @@ def _roles(program: RoleProgram) -> tuple[Sequence[object], Sequence[object]]:
 
 def _run(program: RoleProgram, trips: tuple[int, ...]) -> int:
     """One run to its end; how many steps it took."""
-    machine = Machine.of(program, trips)
-    roles: dict[str, Iterator[str]] = {"the producer": Producer(machine).run()}
-    for number in range(program.geometry.consumers):
-        consumer = Consumer.of(machine, number)
-        roles[consumer.actor.name] = consumer.run()
+    cluster = Machine.cluster(program, trips)
+    roles: dict[str, Iterator[str]] = {}
+    for machine in cluster:
+        producer = Producer(machine)
+        roles[producer.actor.name] = producer.run()
+        for number in range(program.geometry.consumers):
+            consumer = Consumer.of(machine, number)
+            roles[consumer.actor.name] = consumer.run()
     waiting: dict[str, str] = {}
     while roles:
-        before = machine.steps
+        before = _steps(cluster)
         for name, role in list(roles.items()):
             waiting[name] = next(role, "")
             if not waiting[name]:
                 del roles[name], waiting[name]
-        if machine.steps == before and len(waiting) == len(roles) > 0:
+        if _steps(cluster) == before and len(waiting) == len(roles) > 0:
             raise ScheduleError(_stuck(waiting))
-    machine.finish()
-    return machine.steps
+    for machine in cluster:
+        machine.finish()
+    return _steps(cluster)
+
+
+def _steps(cluster: Sequence[Machine]) -> int:
+    return sum(machine.steps for machine in cluster)
 
 
 def _stuck(waiting: Mapping[str, str]) -> str:

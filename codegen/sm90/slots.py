@@ -37,10 +37,12 @@ class Content:
     seen: dict[int, set[str]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
 
+    before: list[Reading] = field(default_factory=list)
 
 @dataclass(slots=True)
 class Machine:
-    """One block of threads that gets a tile for each of `trips`, which tells its blocks."""
+    """Block `rank` of a cluster of threads that gets a tile for each of `trips`, which tells its
+    blocks of streams; `peers` are all blocks of the cluster, this one too."""
 
     program: RoleProgram
     trips: tuple[int, ...]
@@ -52,21 +54,45 @@ class Machine:
     leaves: dict[Term, tuple[Fragment, ...]] = field(default_factory=dict)
     steps: int = 0
 
+    rank: int = 0
+    peers: tuple[Machine, ...] = ()
     @staticmethod
-    def of(program: RoleProgram, trips: tuple[int, ...]) -> Machine:
-        """Before anything runs."""
-        actors = 1 + program.geometry.consumers
+    def cluster(program: RoleProgram, trips: tuple[int, ...]) -> tuple[Machine, ...]:
+        """The blocks of a cluster before anything runs."""
+        blocks = range(program.geometry.cluster)
+        made = tuple(Machine._of(program, trips, rank) for rank in blocks)
+        for machine in made:
+            machine.peers = made
+        return made
+
+    @staticmethod
+    def _of(program: RoleProgram, trips: tuple[int, ...], rank: int) -> Machine:
+        consumers = program.geometry.consumers
+        actors = program.geometry.cluster * (1 + consumers)
+        where = f" of block {rank}" * (program.geometry.cluster > 1)
         slots = [(r, i) for r in program.rings for i in range(r.stages)]
         return Machine(
+
+        def barriers(kind: str, counts: list[int]) -> dict[tuple[str, int], Barrier]:
+            return {
+                (r.name, i): Barrier(f"{kind} {r.name}[{i}]{where}", n, actors)
+                for (r, i), n in zip(slots, counts, strict=True)
+            }
+
             program,
             trips,
-            {(r.name, i): Barrier(f"full {r.name}[{i}]", 1, actors) for r, i in slots},
-            {(r.name, i): Barrier(f"empty {r.name}[{i}]", r.arrivals, actors) for r, i in slots},
-            tuple(Turns(f"the turn of warpgroup {w}") for w in range(actors - 1)),
+            barriers("full", [max((b.blocks for b in r.boxes), default=1) for r, _ in slots]),
+            barriers("empty", [r.arrivals * r.blocks for r, _ in slots]),
+            tuple(Turns(f"the turn of warpgroup {w}{where}") for w in range(consumers)),
+            rank=rank,
         )
 
     def actor(self, name: str, number: int) -> Actor:
-        return Actor(name, number, [0] * (1 + self.program.geometry.consumers))
+        """The block's producer, number 0, or a consumer of it."""
+        geometry = self.program.geometry
+        each = 1 + geometry.consumers
+        where = f" of block {self.rank}" * (geometry.cluster > 1)
+        return Actor(name + where, self.rank * each + number, [0] * (each * geometry.cluster))
 
     def blocks(self, op: Stream | Skip, tile: int) -> int:
         """How many blocks a nest has in a tile; nests differ."""

@@ -84,7 +84,9 @@ def build(kernels: Sequence[CudaKernel], folder: Path) -> ctypes.CDLL:
             kind = re.sub(r"__restrict__ \w+$", "", text.strip())
             parameters.append(f"({kind})a[{len(cuda.maps) + i}]")
         body = f"k{number}::body"
-        launch = f"{cuda.grid[0]}, 1, 1, {cuda.threads}, {cuda.shared_bytes}, 1"
+        launch = (
+            f"{cuda.grid[0]}, 1, 1, {cuda.threads}, {cuda.shared_bytes}, {host.cluster_of(cuda)}"
+        )
         begin = "if (threadIdx.x == 0) host_reset(); __syncthreads();"
         rows.append(
             f"namespace k{number} {{\n{_defined(cuda.text)}{_translated(cuda.text)}\n"

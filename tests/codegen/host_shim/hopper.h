@@ -2,11 +2,13 @@
 // on the device: the copy engine and the products permute 16-byte chunks by the address itself (bits
 // 4-6 by bits 7-9, swizzle of 128 bytes), and read descriptors as the PTX ISA describes them.
 // Products run when they are waited for, stores by the copy engine when their reads are waited for:
-// as late as the device may.
+// as late as the device may. Each block of a cluster has shared memory and barriers of its own.
 #include <cstdio>
 #include <functional>
 #define __grid_constant__
-alignas(1024) static unsigned char hopper_shared[1 << 18];
+enum { HOPPER_RANKS = 2 };
+alignas(1024) static unsigned char hopper_memory[HOPPER_RANKS][1 << 18];
+#define hopper_shared hopper_memory[host_rank()]
 #define __cvta_generic_to_shared(p) ((uint32_t)((const unsigned char*)(p) - hopper_shared) + HOST_BASE)
 enum { HOST_BASE = 16 };
 typedef unsigned long long host_u64;
@@ -18,7 +20,8 @@ template <class T> static T __ldg(const T* p) { if ((uintptr_t)p % sizeof(T)) ab
 
 struct nt_map { unsigned char* data; long long extents[5], strides[5]; int box[5]; int rank, size; };
 
-static unsigned char* host_at(uint32_t address) { return hopper_shared + (address - HOST_BASE); }
+static unsigned char* host_at(uint32_t address, int rank) { return hopper_memory[rank] + (address - HOST_BASE); }
+static unsigned char* host_at(uint32_t address) { return host_at(address, host_rank()); }
 static uint32_t host_swizzled(uint32_t address) { return address ^ ((address >> 7 & 7) << 4); }
 static long long host_spins;
 static void host_spin(const char* what) {
@@ -28,33 +31,38 @@ static void host_spin(const char* what) {
 
 // -- barriers: the word holds the phase, what is still to arrive, and bytes still to come
 struct HostPhase { uint32_t count, left, parity; int bytes; };
-static HostPhase host_phases[64];
-static uint32_t host_phase_at[64];
-static int host_phase_count;
-static HostPhase& host_phase(uint32_t barrier) {
-  for (int i = 0; i < host_phase_count; i++) if (host_phase_at[i] == barrier) return host_phases[i];
+struct HostPhases { HostPhase phases[64]; uint32_t at[64]; int count; };
+static HostPhases host_phases[HOPPER_RANKS];
+static HostPhase& host_phase(uint32_t barrier, int rank) {
+  HostPhases& own = host_phases[rank];
+  for (int i = 0; i < own.count; i++) if (own.at[i] == barrier) return own.phases[i];
   fprintf(stderr, "no barrier at %u\n", barrier); abort();
 }
+static HostPhase& host_phase(uint32_t barrier) { return host_phase(barrier, host_rank()); }
 static void host_settle(HostPhase& p) {
   if (p.left == 0 && p.bytes == 0) { p.left = p.count; p.parity ^= 1; host_spins = 0; }
 }
 static void nt_barrier_init(uint32_t barrier, uint32_t count) {
   if (barrier % 8) abort();
-  for (int i = 0; i < host_phase_count; i++) if (host_phase_at[i] == barrier) abort();
-  host_phase_at[host_phase_count] = barrier;
-  host_phases[host_phase_count++] = {count, count, 0, 0};
+  HostPhases& own = host_phases[host_rank()];
+  for (int i = 0; i < own.count; i++) if (own.at[i] == barrier) abort();
+  own.at[own.count] = barrier;
+  own.phases[own.count++] = {count, count, 0, 0};
 }
 static void nt_barrier_init_done() {}
-static void nt_barrier_arrive(uint32_t barrier) {
-  HostPhase& p = host_phase(barrier);
+static void nt_barrier_arrive_at(uint32_t barrier, uint32_t rank) {
+  if (rank && host_cluster.phase == 0) { fprintf(stderr, "the other block may not have begun\n"); abort(); }
+  HostPhase& p = host_phase(barrier, rank);
   if (p.left == 0) { fprintf(stderr, "too many arrivals\n"); abort(); }
   p.left--; host_settle(p);
 }
+static void nt_barrier_arrive(uint32_t barrier) { nt_barrier_arrive_at(barrier, host_rank()); }
 static void nt_barrier_expect(uint32_t barrier, uint32_t bytes) { host_phase(barrier).bytes += bytes; nt_barrier_arrive(barrier); }
 static void nt_barrier_wait(uint32_t barrier, uint32_t parity) { while (host_phase(barrier).parity == parity) host_spin("barrier"); }
 
 struct HostNamed { int arrived; unsigned generation; };
-static HostNamed host_named[16];
+static HostNamed host_all_named[HOPPER_RANKS][16];
+#define host_named host_all_named[host_rank()]
 static void nt_named_arrive(int id, int threads) {
   if (id < 1 || id > 15) abort();
   if (++host_named[id].arrived == threads) { host_named[id].arrived = 0; host_named[id].generation++; host_spins = 0; }
@@ -81,7 +89,7 @@ static void nt_async_fence() {}
 
 // -- the copy engine
 static void nt_map_prefetch(const nt_map*) {}
-template <bool load> static void host_box(const nt_map& m, uint32_t at, const int* c) {
+template <bool load> static void host_box(const nt_map& m, uint32_t at, const int* c, int rank) {
   if (at % 1024 || m.box[0] * m.size != 128) abort();
   int n = 1;
   for (int a = 0; a < m.rank; a++) n *= m.box[a];
@@ -95,32 +103,33 @@ template <bool load> static void host_box(const nt_map& m, uint32_t at, const in
       inside &= p >= 0 && p < m.extents[a];
       offset += p * m.strides[a];
     }
-    unsigned char* const there = host_at(host_swizzled(at + i * m.size));
+    unsigned char* const there = host_at(host_swizzled(at + i * m.size), rank);
     if (load && inside) memcpy(there, m.data + offset, m.size);
     else if (load) memset(there, 0, m.size);
     else if (inside) memcpy(m.data + offset, there, m.size);
   }
 }
-template <class... C> static void host_load(uint32_t to, const nt_map* map, uint32_t barrier, C... c) {
+template <class... C> static void host_load_at(int rank, uint32_t to, const nt_map* map, uint32_t barrier, C... c) {
   const int at[] = {c...};
   if ((int)sizeof...(c) != map->rank) abort();
-  host_box<true>(*map, to, at);
+  host_box<true>(*map, to, at, rank);
   int bytes = map->size;
   for (int a = 0; a < map->rank; a++) bytes *= map->box[a];
-  HostPhase& p = host_phase(barrier);
+  HostPhase& p = host_phase(barrier, rank);
   p.bytes -= bytes; host_settle(p);
 }
 #define nt_tma_load_2d host_load
 #define nt_tma_load_3d host_load
 typedef std::vector<std::function<void()>> HostGroup;
-static std::vector<HostGroup> host_stores[1024], host_products[1024];
-static HostGroup host_open_stores[1024], host_open_products[1024];
+struct HostGroups { std::vector<HostGroup> stores, products; HostGroup open_stores, open_products; };
+static HostGroups host_groups[HOPPER_RANKS][1024];
+static HostGroups& host_mine() { return host_groups[host_rank()][threadIdx.x]; }
 static void host_finish(std::vector<HostGroup>& groups, int pending) {
   while ((int)groups.size() > pending) { for (auto& f : groups[0]) f(); groups.erase(groups.begin()); }
 }
 template <class... C> static void host_store(const nt_map* map, uint32_t from, C... c) {
   if ((int)sizeof...(c) != map->rank) abort();
-  host_open_stores[threadIdx.x].push_back([=] { const int at[] = {c...}; host_box<false>(*map, from, at); });
+  host_mine().open_stores.push_back([=] { const int at[] = {c...}; host_box<false>(*map, from, at, host_rank()); });
 }
 #define nt_tma_store_2d host_store
 #define nt_tma_store_3d host_store
@@ -189,8 +198,8 @@ template <int n> static void host_rs(float (&d)[n / 2], uint32_t a0, uint32_t a1
   host_open_products[thread].push_back([=] { host_multiply<n>(*to, left, b, columns, keep, type, thread); });
 }
 static void nt_wgmma_fence() {}
-static void nt_wgmma_commit() { auto& o = host_open_products[threadIdx.x]; host_products[threadIdx.x].push_back(o); o.clear(); }
-static void host_wgmma_wait(int pending) { host_finish(host_products[threadIdx.x], pending); }
+static void nt_wgmma_commit() { HostGroups& m = host_mine(); m.products.push_back(m.open_products); m.open_products.clear(); }
+static void host_wgmma_wait(int pending) { host_finish(host_mine().products, pending); }
 
 static void nt_put_fragments(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t words[4] = {a, b, c, d};
@@ -202,11 +211,11 @@ static void nt_put_fragments(uint32_t to, uint32_t a, uint32_t b, uint32_t c, ui
   }
 }
 static void host_reset() {
-  host_phase_count = 0; host_spins = 0;
+  host_phases[host_rank()].count = 0; host_spins = 0;
   memset(hopper_shared, 0xff, sizeof(hopper_shared));
   memset(host_named, 0, sizeof(host_named));
-  for (int t = 0; t < 1024; t++) {
-    if (!host_open_stores[t].empty() || !host_stores[t].empty() || !host_open_products[t].empty()) { fprintf(stderr, "work left over\n"); abort(); }
-    host_products[t].clear();
+  for (HostGroups& m : host_groups[host_rank()]) {
+    if (!m.open_stores.empty() || !m.stores.empty() || !m.open_products.empty()) { fprintf(stderr, "work left over\n"); abort(); }
+    m.products.clear();
   }
 }

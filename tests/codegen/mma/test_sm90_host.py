@@ -36,6 +36,11 @@ QUICK: dict[str, Case] = {
     "few rows, the others columns": (lambda: P.gemm(24, 136, 200, (32, 64, 64)), {}, 4e-3),
     "fewer rows than a tile": (lambda: P.gemm(24, 72, 200, (64, 32, 64)), {}, 4e-3),
     "gated pair": (lambda: P.gated(128, 136, 136, (128, 64, 64)), {}, 4e-3),
+    "a cluster, turns": (
+        lambda: P.gemm(200, 264, 392, (128, 128, 64)),
+        {"blocks": 2, "cluster": 2},
+        4e-3,
+    ),
     "causal": (
         lambda: P.attention(128, 128, 64, heads=2, group=2, tile=(128, 64), mask=P.causal),
         {"blocks": 1},
@@ -57,6 +62,16 @@ SLOW: dict[str, Case] = {
     "e4m3, long sums": (
         lambda: P.gemm(128, 72, 656, (128, 128, 128), dtype="f8e4m3", out="f32"),
         {},
+        1e-5,
+    ),
+    "a cluster, both transposed": (
+        lambda: P.gemm(256, 264, 136, (128, 256, 64), layout="km,kn", batch=2),
+        {"blocks": 4, "cluster": 2},
+        4e-3,
+    ),
+    "a cluster, e4m3, long sums": (
+        lambda: P.gemm(256, 72, 656, (128, 64, 128), dtype="f8e4m3", out="f32"),
+        {"cluster": 2},
         1e-5,
     ),
     "three warpgroups": (
