@@ -80,7 +80,7 @@ class Producer(Role):
         for reading in readings:
             if reading.end is None or not self.actor.knows(reading.end):
                 raise ScheduleError(f"{ring.name} is filled while {reading.actor} may read it")
-        unread = set(boxes) - set().union(*old.seen.values()) if old else set()
+        unread = set(boxes) - set().union(*old.seen.values()) if old and not begun else set()
         if unread:
             raise ScheduleError(f"{ring.name}: {min(unread)} is overwritten before it is read")
         if not begun:

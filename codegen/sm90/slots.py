@@ -29,15 +29,16 @@ class Reading:
 
 @dataclass(slots=True)
 class Content:
-    """What fill number `fill` of a ring brought: of which tile, and of which block of a stream."""
+    """What fill number `fill` of a ring brought: of which tile, and of which block of a stream;
+    `before`, those who read what lay there before."""
 
     fill: int
     tile: int
     block: Block | None
     seen: dict[int, set[str]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
-
     before: list[Reading] = field(default_factory=list)
+
 
 @dataclass(slots=True)
 class Machine:
@@ -53,9 +54,9 @@ class Machine:
     streams: dict[Nest, int] = field(default_factory=dict)
     leaves: dict[Term, tuple[Fragment, ...]] = field(default_factory=dict)
     steps: int = 0
-
     rank: int = 0
     peers: tuple[Machine, ...] = ()
+
     @staticmethod
     def cluster(program: RoleProgram, trips: tuple[int, ...]) -> tuple[Machine, ...]:
         """The blocks of a cluster before anything runs."""
@@ -71,7 +72,6 @@ class Machine:
         actors = program.geometry.cluster * (1 + consumers)
         where = f" of block {rank}" * (program.geometry.cluster > 1)
         slots = [(r, i) for r in program.rings for i in range(r.stages)]
-        return Machine(
 
         def barriers(kind: str, counts: list[int]) -> dict[tuple[str, int], Barrier]:
             return {
@@ -79,6 +79,7 @@ class Machine:
                 for (r, i), n in zip(slots, counts, strict=True)
             }
 
+        return Machine(
             program,
             trips,
             barriers("full", [max((b.blocks for b in r.boxes), default=1) for r, _ in slots]),

@@ -118,6 +118,15 @@ template <class... C> static void host_load_at(int rank, uint32_t to, const nt_m
   HostPhase& p = host_phase(barrier, rank);
   p.bytes -= bytes; host_settle(p);
 }
+template <class... C> static void host_load(uint32_t to, const nt_map* map, uint32_t barrier, C... c) {
+  host_load_at(host_rank(), to, map, barrier, c...);
+}
+template <class... C> static void host_spread(uint32_t to, const nt_map* map, uint32_t barrier, uint16_t ranks, C... c) {
+  if (ranks >> HOPPER_RANKS || host_cluster.phase == 0) abort();
+  for (int rank = 0; rank < HOPPER_RANKS; rank++) if (ranks >> rank & 1) host_load_at(rank, to, map, barrier, c...);
+}
+#define nt_tma_spread_2d host_spread
+#define nt_tma_spread_3d host_spread
 #define nt_tma_load_2d host_load
 #define nt_tma_load_3d host_load
 typedef std::vector<std::function<void()>> HostGroup;
@@ -133,9 +142,9 @@ template <class... C> static void host_store(const nt_map* map, uint32_t from, C
 }
 #define nt_tma_store_2d host_store
 #define nt_tma_store_3d host_store
-static void nt_bulk_commit() { auto& o = host_open_stores[threadIdx.x]; host_stores[threadIdx.x].push_back(o); o.clear(); }
-template <int pending> static void nt_bulk_wait_read() { host_finish(host_stores[threadIdx.x], pending); }
-template <int pending> static void nt_bulk_wait() { host_finish(host_stores[threadIdx.x], pending); }
+static void nt_bulk_commit() { HostGroups& m = host_mine(); m.stores.push_back(m.open_stores); m.open_stores.clear(); }
+template <int pending> static void nt_bulk_wait_read() { host_finish(host_mine().stores, pending); }
+template <int pending> static void nt_bulk_wait() { host_finish(host_mine().stores, pending); }
 
 // -- products
 static float host_value(const unsigned char* p, const char* type) {
@@ -175,7 +184,7 @@ template <int n> static void host_multiply(float (&d)[n / 2], const std::vector<
 template <int n> static void host_ss(float (&d)[n / 2], host_u64 a, host_u64 b, int keep, const char* type, bool rows, bool columns) {
   const int thread = threadIdx.x;
   float (*const to)[n / 2] = &d;
-  host_open_products[thread].push_back([=] {
+  host_mine().open_products.push_back([=] {
     const int depth = 32 / host_size(type), first = thread % 128 / 32 * 16 + thread % 32 / 4;
     std::vector<float> left(2 * depth);
     for (int e = 0; e < 2; e++) for (int k = 0; k < depth; k++) left[e * depth + k] = host_operand(a, first + 8 * e, k, rows, type);
@@ -195,7 +204,7 @@ template <int n> static void host_rs(float (&d)[n / 2], uint32_t a0, uint32_t a1
     }
   }
   float (*const to)[n / 2] = &d;
-  host_open_products[thread].push_back([=] { host_multiply<n>(*to, left, b, columns, keep, type, thread); });
+  host_mine().open_products.push_back([=] { host_multiply<n>(*to, left, b, columns, keep, type, thread); });
 }
 static void nt_wgmma_fence() {}
 static void nt_wgmma_commit() { HostGroups& m = host_mine(); m.products.push_back(m.open_products); m.open_products.clear(); }
