@@ -264,13 +264,9 @@ class Consumer(Role):
             raise ScheduleError(f"{box.name} is read before it has been waited for")
         reading = Reading(self.actor.name)
         content.seen.setdefault(self.actor.number, set()).add(box.name)
-        reading, block = self._reads(box, ring)
-        product.readings.append(reading)
-        return block
-
-    def _reads(self, box: Box, ring: Ring) -> tuple[Reading, Block | None]:
         content.readings.append(reading)
-        return reading, content.block
+        product.readings.append(reading)
+        return content.block
 
     def _wait(self, pending: int, pinned: tuple[str, ...]) -> None:
         ending = self.groups[: max(0, len(self.groups) - pending)]

@@ -63,9 +63,9 @@ __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
 ARCHITECTURE = "sm_90a"
-
-
 _TOGETHER = ("nt_cluster_arrive();", "nt_cluster_wait();")
+
+
 def print_kernel(program: RoleProgram) -> CudaKernel:
     """The CUDA text and its launch."""
     reads, writes = pointers(program)
@@ -115,10 +115,10 @@ def _prelude(
     args += [f"const {STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in reads]
     args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
     args += ["int* __restrict__ counter"] * counters
-    ctx.emit(
-        f'extern "C" __global__ void{dims} __launch_bounds__({program.geometry.threads}, 1)',
     cluster = program.geometry.cluster
     dims = f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
+    ctx.emit(
+        f'extern "C" __global__ void{dims} __launch_bounds__({program.geometry.threads}, 1)',
         f"{name}({', '.join(args)}) {{",
         "extern __shared__ unsigned char memory[];",
         f"const nt_u32 shared = (nt_shared(memory) + {ALIGNMENT - 1}) & ~{ALIGNMENT - 1}u;",
@@ -174,10 +174,10 @@ def _consumer(ctx: Context) -> None:
     if any(isinstance(o, StoreTile) for o in _all(program)):
         ctx.emit(f"if ({LEADER}) nt_bulk_wait<0>();")
     ctx.emit("}")
-
-
     if program.geometry.cluster > 1:
         ctx.emit("// no block ends while another reaches into it", "__syncwarp();", *_TOGETHER)
+
+
 def _cursors(ctx: Context, parity: int) -> None:
     """The slot of every ring that comes next, and the parity of the phase to wait for."""
     for ring in ctx.roles.rings:
@@ -263,19 +263,19 @@ def _tiles(ctx: Context, op: Tiles) -> None:
     """The tiles of this block; a dynamic number is drawn when the carrier's slot is free, and read
     when it is full."""
     geometry = ctx.roles.geometry
+    total = prod(-(-a.extent // t) for a, t in ctx.roles.grid) // geometry.cluster
     if op.first:
         _begun_tiles(ctx, op, total)
         return
     if op.order == "static":
-    total = prod(-(-a.extent // t) for a, t in ctx.roles.grid) // geometry.cluster
         start, step = "blockIdx.x", "gridDim.x"
+        if geometry.cluster > 1:
+            start, step = (f"{each} / {geometry.cluster}" for each in (start, step))
         if geometry.alternate and not any(isinstance(o, Fill) for o in operations(op.body)):
             whole = step if step == "gridDim.x" else f"({step})"
             start, step = f"{start} + w * {whole}", f"{geometry.consumers} * {whole}"
         ctx.emit(f"for (int number = {start}; number < {total}; number += {step}) {{")
         origins(ctx)
-        if geometry.cluster > 1:
-            start, step = (f"{each} / {geometry.cluster}" for each in (start, step))
         _body(ctx, op.body)
         ctx.emit("}")
         return

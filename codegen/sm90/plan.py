@@ -1,6 +1,6 @@
 """Structure -> memory program with roles: rings, the software pipeline, the order of operations.
 
-Four schedules of a loop, by its structure alone:
+Three schedules of a loop, by its structure alone:
 - lagged: products of operands from memory and nothing else. One group of products is in flight; a
   slot is released one block late.
 - skewed: one batch of products of operands from memory, work on them, and one batch whose left
@@ -60,7 +60,6 @@ from nautile.codegen.sm90.streams import (
     only_first_partial,
 )
 from nautile.codegen.sm90.values import IDENTITY, Values
-    nests,
 from nautile.codegen.tile import Bounds, Fold, Map, Write
 
 __all__ = ["plan"]
@@ -96,10 +95,10 @@ class _Planner:
         self.values.staging = self.placement.staging
         consumer = self._consumer(dynamic)
         registers = self._registers()
+        cluster = self.geometry.cluster
         tiles = 1
         for axis in source.grid:
             tiles *= -(-axis.extent // source.tiles[axis])
-        cluster = self.geometry.cluster
         return RoleProgram(
             source.name,
             self.geometry,

@@ -11,13 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nautile.codegen.kernel_text import identifier
-from nautile.codegen.schedule.structure import (
-    CapacityError,
-    Contraction,
-    Structure,
-    UnsupportedError,
-    statements,
-)
+from nautile.codegen.schedule.structure import CapacityError, Contraction, Structure, statements
 from nautile.codegen.sm90.memory import (
     Advance,
     Box,
@@ -28,7 +22,7 @@ from nautile.codegen.sm90.memory import (
     WaitFull,
 )
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
-from nautile.codegen.sm90.place import box, elements, stored
+from nautile.codegen.sm90.place import box, stored
 from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Tile, Write
 from nautile.terms import Axis
@@ -154,7 +148,7 @@ class _Gathered:
         same = next((b for b in boxes if _same(b, made)), None)
         if same is None:
             boxes.append(made)
-        self.found[at] = (key, (same or made).name)
+        self.found[id(batch), tile.name, c.operand] = (key, (same or made).name)
 
 
 def _same(a: Box, b: Box) -> bool:

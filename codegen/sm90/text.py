@@ -52,8 +52,8 @@ def show_memory(program: RoleProgram) -> str:
 def _lines(program: RoleProgram) -> Iterator[str]:
     g = program.geometry
     how = "take tiles in turn" if g.alternate else "share a tile"
-    yield (
     how += f", {g.cluster} blocks a cluster," * (g.cluster > 1)
+    yield (
         f"memory program {program.name}: {g.consumers} consumer warpgroups {how} of {g.rows} rows"
         f" of {g.row}; {program.shared_bytes} bytes shared"
     )
@@ -76,8 +76,8 @@ def _box(b: Box) -> str:
     return (
         f"{b.name}[{b.outer}, {b.inner}]: {b.rows} x {b.columns} {b.element} at {b.offset},"
         f" {b.panels} panels of 128 bytes; {b.map.buffer} at ({places})"
-    )
         f"{f', by {b.blocks} blocks together' * (b.blocks > 1)}"
+    )
 
 
 def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
