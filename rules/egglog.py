@@ -32,7 +32,7 @@ they rewrite.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -40,23 +40,21 @@ from nautile.dtypes import DTYPES
 from nautile.terms import MONOIDS
 
 from .carriers import carriers_of, lowered, moment_of, named_slope
+from .constants import Made, computed, computing, with_made
 from .factors import parted
+from .guards import bindings, compared, condition_text, sizes_in
 from .law import (
-    Apart,
-    Bare,
     Call,
     Carrier,
-    Chain,
+    Compare,
     Condition,
-    Differs,
     Fold,
-    Free,
     Kind,
     Moment,
     Name,
-    NotFree,
     Number,
     Pattern,
+    Position,
     Relation,
     Round,
     Rule,
@@ -89,17 +87,21 @@ _KNOWN = (
 )  # fmt: skip
 TRAITS = {name: 1 << len(TYPES) + i for i, name in enumerate(_KNOWN)}
 _SIGNS = {">": "pos", "<": "neg", ">=": "nonneg", "<=": "nonpos", "!=": "nonzero"}
-_TYPED = ("float", "boolean", "integer")
+_TYPED = ("float", "boolean", "integer", "size", *TYPES)
+_WHOLE = ("integer", "size", "i32", "i64")
 _INTEGRAL, _TRUTH = 1 << TYPES.index("i64"), 1 << TYPES.index("bool")
 _KINDS = {  # the bits that are looked at, and those of them that are set
     "float": (_INTEGRAL, 0),
     "boolean": (_TRUTH, _TRUTH),
     "integer": (_INTEGRAL | _TRUTH, _INTEGRAL),
+    "size": (_INTEGRAL | _TRUTH, _INTEGRAL),
     "finite": (TRAITS["finite"], TRAITS["finite"]),
     "tame": (TRAITS["tame"], TRAITS["tame"]),
     "rough": (TRAITS["rough"], TRAITS["rough"]),
     "unbounded": (TRAITS["source"] | TRAITS["nonpos"], TRAITS["source"]),
 }
+for _i, _type in enumerate(TYPES):  # this type, and none that is narrower
+    _KINDS[_type] = (1 << _i) | (1 << _i - 1 if _i else 0), 1 << _i
 _MINUS_ONE = "(Num -1.0)"
 
 
@@ -110,7 +112,8 @@ _SUBJECT = (_INTEGRAL | TRAITS["number"] | TRAITS["idle"], 0)  # what facts are 
 class Printed:
     """One egglog rule. `name` is also the ruleset of a rewrite; facts share one, and so do `normal`
     ones, which drop what they rewrite. The `probe` of a two-way rule has the same query and does
-    nothing, so that matches can be counted before they are applied."""
+    nothing, so that matches can be counted before they are applied. More than `limit` matches (if
+    it is not 0) are too many in one iteration."""
 
     law: str
     name: str
@@ -119,6 +122,7 @@ class Printed:
     fact: bool
     two_way: bool
     normal: bool
+    limit: int = 0
 
 
 def number(value: bool | int | float) -> str:
@@ -140,7 +144,10 @@ def type_bits(carried: str) -> int:
 
 
 def print_rule(rule: Rule, index: int) -> tuple[Printed, ...]:
-    """The egglog rules of a law; `index` is its id in the `made` relation."""
+    """The egglog rules of a law; `index` is its id in the `made` relation. None where the law is
+    stated only (`Rule.is_applied`)."""
+    if not rule.is_applied:
+        return ()
     if rule.conclusion is not None:
         return tuple(_facts(rule, rule.conclusion, index))
     assert rule.left is not None
@@ -160,15 +167,17 @@ def _printed(rule: Rule, name: str, query: list[str], actions: list[str], index:
     matched = " ".join(query)
     made = " ".join([*actions, f"(made new {index})"])
     text = f'(rule ({matched}) ({made}) :ruleset {ruleset} :name "{name}")'
-    count = f'(rule ({matched}) ((hit)) :ruleset probe :name "{name}")' if rule.two_way else ""
-    return Printed(rule.name, name, text, count, rule.is_fact, rule.two_way, rule.is_normal)
+    waits = rule.two_way and not rule.directed
+    count = f'(rule ({matched}) ((hit)) :ruleset probe :name "{name}")' if waits else ""
+    return Printed(rule.name, name, text, count, rule.is_fact, waits, rule.is_normal, rule.limit)
 
 
 def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[str], str]]:
     """Query and right-hand side of one direction, once for each form of a repair's slope."""
-    integral = any(isinstance(c, Kind) and c.kind == "integer" for c in rule.conditions)
+    integral = any(isinstance(c, Kind) and c.kind in _WHOLE for c in rule.conditions)
+    made = computed(rule, right)
     query = [f"(= e {_text(left, integral)})"]
-    query += [*_traits(rule, _guards(rule, left)), *_common(rule, [left, right])]
+    query += [*_traits(rule, _guards(rule, left)), *_common(rule, [left, right], made)]
     if not rule.is_normal:  # these come before the traits of what they drop are known
         query += _has("e", "e", TRAITS["number"], 0)
     if rule.parted:
@@ -176,7 +185,8 @@ def _rewrites(rule: Rule, left: Pattern, right: Pattern) -> Iterator[tuple[list[
     if rule.two_way:
         query.append("(= 0 (ra e))")
     for extra, unit in _forms(right):
-        yield [*query, *extra], _text(lowered(right, carriers_of(rule), unit=unit), integral)
+        new = lowered(right, carriers_of(rule), unit=unit)
+        yield [*query, *extra], _text(with_made(rule, new, made), integral)
 
 
 def _forms(built: Pattern) -> Iterator[tuple[list[str], bool]]:
@@ -209,16 +219,25 @@ def _known(relation: Relation, subject: str) -> str:
     return f"({relation.relation} {subject} {carrier} {inner})"
 
 
-def _common(rule: Rule, sides: list[Pattern]) -> list[str]:
+def _common(rule: Rule, sides: list[Pattern], made: Iterable[Pattern] = ()) -> list[str]:
     """Premises, conditions, extents, and that axes of different names differ."""
     query = [_relation_text(p) for p in rule.premises]
-    query += [t for i, c in enumerate(rule.conditions) if (t := _condition_text(c, i))]
+    query += [t for i, c in enumerate(rule.conditions) if (t := _asked(c, i))]
     places = [p for r in rule.premises for p in relation_parts(r)]
     places += [c.reduction for c in rule.conditions if isinstance(c, Carrier)]
     axes = list(dict.fromkeys(a for p in [*sides, *places] for a in axes_of(p)))
     query += [f"(!= x_{a} x_{b})" for a, b in combinations(axes, 2)]
-    sizes = dict.fromkeys(p.axis for s in sides for p in parts(s) if isinstance(p, Size))
-    return query + [f"(= n_{a} (ext x_{a}))" for a in sizes]
+    asked = [p for c in rule.conditions if isinstance(c, Compare) for p in (c.left, c.right)]
+    query += [f"(= n_{a} (ext x_{a}))" for a in sizes_in([*sides, *asked])]
+    used = [n for p in [*made, *asked] for n in names_of(p)]
+    used += [c.name for c in rule.conditions if c == Kind("size", getattr(c, "name", ""))]
+    return query + [*bindings(rule, used), *compared(rule), *computing(rule, made)]
+
+
+def _asked(condition: Condition, position: int) -> str:
+    if isinstance(condition, Carrier):
+        return f"(= v_{condition.name} {_carrier_text(condition.reduction)})"
+    return condition_text(condition, position)
 
 
 def _guards(rule: Rule, left: Pattern) -> dict[str, str]:
@@ -266,35 +285,6 @@ def booleans(pattern: Pattern) -> Iterator[str]:
         yield from (p.name for p in places if isinstance(p, Name))
 
 
-def _condition_text(condition: Condition, position: int) -> str:
-    match condition:
-        case NotFree(axis, name) | Free(axis, name):
-            mask, same = f"fv{position}", "=" if isinstance(condition, NotFree) else "!="
-            return f"(= {mask} (fv v_{name})) ({same} 0 (& (<< 1 x_{axis}) {mask}))"
-        case Apart(name, carrier):
-            pair = f"rd{position}", f"ra{position}"
-            found = f"(= {pair[0]} (rd v_{name})) (= {pair[1]} (ra v_{carrier}))"
-            return f"{found} (= 0 (& {pair[0]} {pair[1]}))"
-        case Carrier(name, carrier):
-            return f"(= v_{name} {_carrier_text(carrier)})"
-        case Differs(name, value):
-            return f"(= v_{name} (Num n{position})) (!= n{position} {value!r})"
-        case Kind("still", name):
-            return f"(= 0 (ra v_{name}))"
-        case Chain(axis, first, second, third):
-            names = (first, second, third)
-            masks = [f"fv{position}_{n}" for n in names]
-            looked = " ".join(f"(= {m} (fv v_{n}))" for m, n in zip(masks, names, strict=True))
-            lacks = f"(^ -1 (| {masks[2]} (<< 1 x_{axis})))"
-            return f"{looked} (= 0 (& (& {masks[0]} {masks[1]}) {lacks}))"
-        case Bare(axis, name):
-            mask = f"loose{position}"
-            return f"(= {mask} (loose v_{name})) (= 0 (& (<< 1 x_{axis}) {mask}))"
-        case Sign() | Kind():
-            return ""  # one of `_traits`
-    raise TypeError(condition)
-
-
 def _relation_text(relation: Relation) -> str:
     return (
         f"(= {_text(relation.running, False)} {_known(relation, _text(relation.subject, False))})"
@@ -318,20 +308,24 @@ def _online(constructor: str, streamed: Streamed, integral: bool) -> str:
     return f"({constructor} x_{streamed.axis} {inner})"
 
 
-def _text(pattern: Pattern, integral: bool) -> str:
+def _text(pattern: Pattern | Made, integral: bool) -> str:
     """The egglog term of a lowered pattern."""
 
     def inner(child: Pattern) -> str:
         return _text(child, integral)
 
     match pattern:
+        case Made(place, kind):
+            return f"({kind} made{place})"
         case Name(name):
             return f"v_{name}"
         case Number(value):
             keep = integral or isinstance(value, bool)
             return number(value if keep else float(value))
         case Size(axis):
-            return f"(Num n_{axis})"
+            return f"(Int (to-i64 n_{axis}))" if integral else f"(Num n_{axis})"
+        case Position(axis):
+            return f"(Ix x_{axis})"
         case Call("mul" | "div", _) if _sized(pattern):
             return f"(Num {_sized(pattern)})"
         case Call(operation, arguments):

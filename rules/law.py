@@ -10,6 +10,8 @@ Relation ::= shift(subject, carrier, slope, running)      subject is additive in
            | bend(subject, carrier, weight, lean, running)   subject is quadratic in the carrier
            | drop(subject, carrier, slope, rest)          subject is affine in a term of the source
 Pattern  ::= Name | Number | Size(axis) | Call(operation, patterns) | Round(dtype, pattern)
+           | Position(axis)                               the index variable as a number
+           | Access(name, axes, patterns)                 x[p*Q + q]: a term at other positions
            | Fold(monoid, axis, pattern)                  a reduction
            | Stream(moment, monoid, axis, pattern)        running(max[j](a)), before(max[j](a))
            | Moment(moment, pattern)                      running(m), before(m) of a carrier, or of
@@ -35,15 +37,33 @@ between terms, so they may be checked like any rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .conditions import (
+    Apart,
+    Bare,
+    Bound,
+    Carrier,
+    Chain,
+    Compare,
+    Condition,
+    Differs,
+    Free,
+    Kind,
+    NotFree,
+    Sign,
+)
+
 __all__ = [
+    "Access",
     "Apart",
     "Bare",
+    "Bound",
     "Call",
     "Carrier",
     "Chain",
+    "Compare",
     "Condition",
     "Differs",
     "Fold",
@@ -54,6 +74,7 @@ __all__ = [
     "NotFree",
     "Number",
     "Pattern",
+    "Position",
     "Relation",
     "Repair",
     "Rescaled",
@@ -64,7 +85,9 @@ __all__ = [
     "Stream",
     "Streamed",
     "axes_of",
+    "direct",
     "names_of",
+    "over",
     "parts",
     "relation_parts",
 ]
@@ -89,6 +112,22 @@ class Size:
     """The extent of an axis, as a number."""
 
     axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The position along an axis, as an integer."""
+
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The term `name` with its `axes` replaced by index expressions: x[j] at p*Q + q."""
+
+    name: str
+    axes: tuple[str, ...]
+    indices: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,96 +205,20 @@ class Streamed:
 
 
 Pattern = (
-    Name | Number | Size | Call | Round | Fold | Stream | Moment | Repair | Rescaled | Streamed
+    Name
+    | Number
+    | Size
+    | Position
+    | Access
+    | Call
+    | Round
+    | Fold
+    | Stream
+    | Moment
+    | Repair
+    | Rescaled
+    | Streamed
 )
-
-
-@dataclass(frozen=True, slots=True)
-class NotFree:
-    """`axis not in name`: the term does not depend on the axis."""
-
-    axis: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """`axis in name`: the term may depend on the axis. A law holds without it; it tells where the
-    law is of use."""
-
-    axis: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """`apart(a, m)`: the term holds no reduction along the carrier's stream. A law holds without
-    it; it keeps facts to the places where they are of use."""
-
-    name: str
-    carrier: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bare:
-    """`bare[j](a)`: no factor of the term, nor its sign, is free of the axis: such a factor leaves
-    a sum first. A law holds without it; it keeps laws to the places where they are of use."""
-
-    axis: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """`chain[j](a, b, c)`: of the axes that a and b share, c lacks j alone, as in a product of
-    matrices. A law holds without it; it keeps from orders whose intermediates have more axes."""
-
-    axis: str
-    name: str
-    other: str
-    third: str
-
-
-@dataclass(frozen=True, slots=True)
-class Carrier:
-    """`name == max[j](b)`: the carrier is this reduction, or this expression of reductions over one
-    axis, as in `m == max(max[j](b), c)` or `m == sum[j](b) / sum[j](w)`."""
-
-    name: str
-    reduction: Pattern
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """`name > 0` and its like: relation is one of > >= < <= != against zero."""
-
-    name: str
-    relation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """`integer(n)`, `float(a)`, `boolean(c)`, `finite(a)`: what a name may stand for.
-
-    `unbounded(a)`: a stands in the source, and nothing shows that it has an upper bound.
-    `tame(r)`: r is of ordinary size wherever the source is, as it holds no exponential of something
-    that may be positive. `still(k)`: k holds no running values. `rough(a)`: a carries a
-    rounding error in proportion to its size, as values of exp and log do and what is multiplied by
-    them: to take a difference with it later loses no more than it has already."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Differs:
-    """`name != 1` and its like: a constant, and not this number."""
-
-    name: str
-    number: float
-
-
-Condition = NotFree | Free | Apart | Bare | Chain | Carrier | Sign | Kind | Differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +255,11 @@ class Rule:
     line: int = 0
     instead: bool = False
     parted: bool = False
+    extents: tuple[tuple[str, Pattern], ...] = ()
+    directed: bool = False
+    limit: int = 0
+    deprecated: str = ""
+    bound: float = 0.0
 
     @property
     def is_normal(self) -> bool:
@@ -304,11 +272,23 @@ class Rule:
         """True for a law about dependence, which adds to a relation instead of rewriting."""
         return self.conclusion is not None
 
+    @property
+    def is_applied(self) -> bool:
+        """False for a law about terms at other positions, or over an axis that it makes: it can be
+        stated and checked, but an e-graph has no place for the axis."""
+        return not self.extents and not any(
+            isinstance(p, Access) for s in (self.left, self.right) if s for p in parts(s)
+        )
+
 
 def parts(pattern: Pattern) -> Iterator[Pattern]:
     """The pattern and everything inside it, outermost first."""
     yield pattern
     match pattern:
+        case Access(name, _, arguments):
+            yield Name(name)
+            for argument in arguments:
+                yield from parts(argument)
         case Call(_, arguments):
             for argument in arguments:
                 yield from parts(argument)
@@ -327,13 +307,49 @@ def parts(pattern: Pattern) -> Iterator[Pattern]:
             yield from parts(body)
 
 
+def over(pattern: Pattern, step: Callable[[Pattern], Pattern]) -> Pattern:
+    """The pattern with `step` applied to its direct parts."""
+    match pattern:
+        case Access(name, axes, indices):
+            return Access(name, axes, tuple(map(step, indices)))
+        case Call(operation, arguments):
+            return Call(operation, tuple(map(step, arguments)))
+        case Round(dtype, argument):
+            return Round(dtype, step(argument))
+        case Fold(monoid, axis, body):
+            return Fold(monoid, axis, step(body))
+        case Stream(moment, monoid, axis, body):
+            return Stream(moment, monoid, axis, step(body))
+        case Moment(moment, of):
+            return Moment(moment, step(of))
+        case Repair(carrier, slope):
+            return Repair(carrier, step(slope))
+        case Rescaled(axis, carrier, slope, body):
+            return Rescaled(axis, carrier, step(slope), step(body))
+        case Streamed(axis, repair, offset, body):
+            return Streamed(axis, step(repair), step(offset), step(body))
+    return pattern
+
+
+def direct(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The direct parts of a pattern, in order."""
+    found: list[Pattern] = []
+
+    def seen(part: Pattern) -> Pattern:
+        found.append(part)
+        return part
+
+    over(pattern, seen)
+    return tuple(found)
+
+
 def relation_parts(relation: Relation) -> tuple[Pattern, ...]:
     """The places of a relation."""
     places = (relation.subject, relation.carrier, relation.slope, relation.running)
     return places if relation.centre is None else (*places, relation.centre)
 
 
-_BINDERS = (Size, Fold, Stream, Rescaled, Streamed)
+_BINDERS = (Size, Position, Fold, Stream, Rescaled, Streamed)
 
 
 def names_of(pattern: Pattern) -> dict[str, None]:

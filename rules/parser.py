@@ -1,69 +1,56 @@
 """Packs of laws: text to rules.
 
 ```
-pack      ::= section*
+pack      ::= docstring? (operation | section)*
+operation ::= def name(x: f32[N], eps: f32 = 1e-6) -> f32[N]: lines      used as name[j](..)
 section   ::= with (exact | real | fast | approx | facts):     and laws, one a line
-law       ::= name = pattern == pattern (, condition)*       rewrites both ways
-            | name = pattern >> pattern (, condition)*       rewrites left to right
+law       ::= name = pattern == pattern (, item)*       rewrites both ways
+            | name = pattern >> pattern (, item)*       rewrites left to right
             | name = relation (, relation | condition)*      in facts: the conclusion, its premises
 relation  ::= (shift | scale | power)(subject, carrier, slope, running)
             | bend(subject, carrier, weight, lean, running) | drop(subject, term, slope, rest)
-condition ::= axis (not)? in name | name == carrier | name (> >= < <= !=) 0
-            | name != number               (a constant other than this)
-            | integer(name) | float(name) | boolean(name)
-            | finite(name) | unbounded(name) | tame(name) | still(name)
-            | rough(name) | apart(name, carrier) | bare[axis](name)
-            | chain[axis](name, name, name)
-            | instead                      (the left side need not be kept)
-            | parted                       (a factor of the result could leave a reduction)
+item      ::= relation | condition (see `nautile.rules.asked`) | hint
+hint      ::= instead                      the left side need not be kept
+            | parted                       a factor of the result could leave a reduction
+            | directed                     a law == that runs with those that rewrite one way
+            | backoff(n)                   more than n matches in one iteration are too many
+            | deprecated(name)             the law to use instead
+            | within(e)                    of an approximate law: its error, relative to the larger
+                                           of 1 and the left side
 ```
 
-Rewrites may have relations among their conditions. Comments that stand directly above a law, or
-behind it, document it. Refused with the place: unbound names on a right-hand side, duplicate names,
-unknown operations and conditions, a wrong number of operands, files over the limits.
+Comments that stand directly above a law or behind it document it, as does a string above it.
+Refused with the place: unbound names on a right-hand side, duplicate names, unknown operations and
+conditions, a wrong number of operands, files over the limits (bytes, depth, laws, parts of a law,
+axes, conditions).
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 from nautile.errors import LimitError, SourceError
+from nautile.lang.names import BUILTIN
 
-from .carriers import carriers_of, stream_axes
-from .law import (
-    Apart,
-    Bare,
-    Call,
-    Carrier,
-    Chain,
-    Condition,
-    Differs,
-    Free,
-    Kind,
-    Moment,
-    Name,
-    NotFree,
-    Pattern,
-    Relation,
-    Repair,
-    Rescaled,
-    Rule,
-    Sign,
-    Stream,
-    axes_of,
-    names_of,
-    parts,
-    relation_parts,
-)
-from .patterns import DEPTH, Reader, carrier_of
+from .asked import condition_of
+from .bound import check_bound
+from .conditions import Condition
+from .hints import APPROX, hint
+from .law import Name, Pattern, Relation, Rule, axes_of, names_of, relation_parts
+from .named import defined
+from .patterns import DEPTH, Reader
+from .positions import completed
 
-__all__ = ["BYTES", "SECTIONS", "parse"]
+__all__ = ["BYTES", "LAWS", "SECTIONS", "parse"]
 
 SECTIONS = ("exact", "real", "fast", "approx", "facts")
 BYTES = 1 << 20
-_KINDS = ("integer", "float", "boolean", "finite", "unbounded", "tame", "still", "rough")
+LAWS = 2000
+_AXES, _NAMES, _ITEMS = 8, 24, 24  # of one law
+_LINES = 40  # of one operation
 _RELATIONS = {
     "shift": "subject, carrier, slope, running form",
     "scale": "subject, carrier, slope, running form",
@@ -71,11 +58,6 @@ _RELATIONS = {
     "bend": "subject, carrier, weight, lean, running form",
     "drop": "subject, term, slope, rest",
 }
-_SIGNS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.NotEq: "!="}
-_CONDITIONS = (
-    "unknown condition; write j not in a, m == max[j](b), a > 0 (or >= < <= !=), a != 1, "
-    f"or one of {', '.join(_KINDS)} of a name"
-)
 _FORM = "a law reads: name = left >> right, conditions (or == for both ways)"
 
 
@@ -89,13 +71,49 @@ def parse(text: str, *, pack: str = "pack", filename: str = "<text>") -> tuple[R
     reader = Reader(filename, text.splitlines())
     rules: list[Rule] = []
     for node in _tree(text, reader).body:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            continue  # the pack's docstring
-        section = _section(reader, node)
-        assert isinstance(node, ast.With)
-        rules += [_law(reader, item, section, pack) for item in node.body]
+        if isinstance(node, ast.FunctionDef):
+            _operation(reader, node)
+        elif not _is_text(node):
+            rules += _laws(reader, node, pack)
+        if len(rules) > LAWS:
+            raise LimitError(f"{filename}: a pack may have {LAWS} laws")
     _distinct(reader, rules)
+    _check_deprecated(reader, rules)
     return tuple(rules)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """A docstring."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _operation(reader: Reader, node: ast.FunctionDef) -> None:
+    """Keep an operation that the pack's laws may name."""
+    found = defined(node)
+    if isinstance(found, str):
+        reader.refuse(node, "unsupported", found)
+    if len(node.body) > _LINES:
+        raise LimitError(f"{reader.filename}: an operation may have {_LINES} lines")
+    if found.name in reader.operations or found.name in BUILTIN:
+        reader.refuse(node, "duplicate", f"{found.name} is already an operation")
+    reader.operations[found.name] = found
+
+
+def _laws(reader: Reader, node: ast.stmt, pack: str) -> Iterator[Rule]:
+    section = _section(reader, node)
+    assert isinstance(node, ast.With)
+    said = ""
+    for item in node.body:
+        if _is_text(item):
+            said = " ".join(ast.literal_eval(item.value).split())  # type: ignore[attr-defined]
+            continue
+        rule = _law(reader, item, section, pack)
+        yield replace(rule, doc=" ".join(filter(None, (said, rule.doc))))
+        said = ""
 
 
 def _limits(text: str, filename: str) -> None:
@@ -142,19 +160,38 @@ def _law(reader: Reader, node: ast.stmt, section: str, pack: str) -> Rule:
         or not isinstance(node.targets[0], ast.Name)
     ):
         reader.refuse(node, "syntax", _FORM)
-    reader.sizes = {}
+    reader.begin(node.value)
     items = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     name = node.targets[0].id
     blank = Rule(
         name, pack, section, None, None, False, (), (), None, _source(reader, node.value),
         _doc(reader, node), reader.filename, node.lineno,
     )  # fmt: skip
-    rule = (
-        _fact(reader, items[0], blank) if section == "facts" else _rewrite(reader, items[0], blank)
-    )
-    rule = _with_conditions(reader, items[1:], rule)
-    _check_bound(reader, node, rule)
+    read = _fact if section == "facts" else _rewrite
+    rule = _with_conditions(reader, items[1:], read(reader, items[0], blank))
+    rule = completed(reader, node, rule)
+    _check_size(reader, rule)
+    check_bound(reader, node, rule)
     return rule
+
+
+def _check_size(reader: Reader, rule: Rule) -> None:
+    names = {n for p in _sides(rule) for n in names_of(p)}
+    axes = {*reader.axes, *(a for p in _sides(rule) for a in axes_of(p))}
+    for count, limit, what in (
+        (len(axes), _AXES, "axes"),
+        (len(names), _NAMES, "names"),
+        (len(rule.premises) + len(rule.conditions), 2 * _ITEMS, "conditions"),
+    ):
+        if count > limit:
+            message = f"{reader.filename}:{rule.line}: a law may have {limit} {what}, not {count}"
+            raise LimitError(message)
+
+
+def _sides(rule: Rule) -> list[Pattern]:
+    relations = [*rule.premises, *([rule.conclusion] if rule.conclusion else [])]
+    places = [p for r in relations for p in relation_parts(r)]
+    return [*(s for s in (rule.left, rule.right) if s is not None), *places]
 
 
 def _source(reader: Reader, node: ast.expr) -> str:
@@ -210,191 +247,25 @@ def _relation(reader: Reader, node: ast.expr) -> Relation | None:
 def _with_conditions(reader: Reader, nodes: list[ast.expr], rule: Rule) -> Rule:
     conditions: list[Condition] = []
     premises: list[Relation] = []
-    instead, parted = _said(nodes, "instead"), _said(nodes, "parted")
-    if instead and (rule.two_way or rule.is_fact):
-        reader.refuse(instead[0], "syntax", "only a law left >> right can drop its left side")
-    if parted and not _makes_product(rule):
-        reader.refuse(parted[0], "syntax", "only a law that makes a product of names is parted")
-    for node in (n for n in nodes if n not in [*instead, *parted]):
+    if len(nodes) > _ITEMS:
+        raise LimitError(f"{reader.filename}:{rule.line}: a law may have {_ITEMS} conditions")
+    for node in nodes:
         for part in node.values if _is_and(node) else [node]:  # type: ignore[attr-defined]
-            relation = _relation(reader, part)
-            if relation is not None:
+            hinted = hint(reader, part, rule)
+            relation = None if hinted else _relation(reader, part)
+            if hinted is not None:
+                rule = hinted
+            elif relation is not None:
                 premises.append(relation)
             else:
-                conditions.append(_condition(reader, part))
-    return replace(
-        rule,
-        conditions=tuple(conditions),
-        premises=tuple(premises),
-        instead=bool(instead),
-        parted=bool(parted),
-    )
-
-
-def _said(nodes: list[ast.expr], word: str) -> list[ast.expr]:
-    """The conditions that are this word."""
-    return [node for node in nodes if isinstance(node, ast.Name) and node.id == word]
-
-
-def _makes_product(rule: Rule) -> bool:
-    sides = [rule.right, *([rule.left] if rule.two_way else [])]
-    return all(isinstance(s, Call) and s.operation == "mul" for s in sides)
+                conditions.append(condition_of(reader, part))
+    if rule.numerics == "approx" and not rule.bound:
+        reader.refuse(nodes[-1] if nodes else ast.Pass(), "syntax", APPROX)
+    return replace(rule, conditions=tuple(conditions), premises=tuple(premises))
 
 
 def _is_and(node: ast.expr) -> bool:
     return isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
-
-
-def _condition(reader: Reader, node: ast.expr) -> Condition:
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Name):
-        name, operation, right = node.left.id, node.ops[0], node.comparators[0]
-        if isinstance(operation, ast.NotIn) and isinstance(right, ast.Name):
-            return NotFree(name, right.id)
-        if isinstance(operation, ast.In) and isinstance(right, ast.Name):
-            return Free(name, right.id)
-        if isinstance(operation, ast.Eq):
-            return Carrier(name, carrier_of(reader, right))
-        if type(operation) in _SIGNS and _is_zero(right):
-            return Sign(name, _SIGNS[type(operation)])
-        if isinstance(operation, ast.NotEq) and _is_number(right):
-            return Differs(name, float(ast.literal_eval(right)))
-    useful = _of_use(reader, node)
-    if useful is not None:
-        return useful
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "apart":
-        if len(node.args) == 2 and all(isinstance(a, ast.Name) for a in node.args):
-            return Apart(*(a.id for a in node.args if isinstance(a, ast.Name)))
-        reader.refuse(node, "arity", "write apart(name, carrier)")
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _KINDS:
-        if len(node.args) == 1 and isinstance(node.args[0], ast.Name):
-            return Kind(node.func.id, node.args[0].id)
-        reader.refuse(node, "arity", f"write {node.func.id}(name)")
-    return reader.refuse(node, "unknown-condition", _CONDITIONS)
-
-
-def _of_use(reader: Reader, node: ast.expr) -> Bare | Chain | None:
-    match node:
-        case ast.Call(
-            ast.Subscript(ast.Name("chain"), axis),
-            [ast.Name(name), ast.Name(other), ast.Name(third)],
-            [],
-        ):
-            return Chain(reader.axis(axis), name, other, third)
-        case ast.Call(ast.Subscript(ast.Name("bare"), axis), [ast.Name(name)], []):
-            return Bare(reader.axis(axis), name)
-    return None
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 0
-
-
-def _is_number(node: ast.expr) -> bool:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
-
-
-def _bound_by(rule: Rule) -> list[Pattern]:
-    """The patterns that give names their meaning when the law is applied left to right."""
-    known: list[Pattern] = [rule.left] if rule.left is not None else []
-    if rule.conclusion is not None:
-        known.append(rule.conclusion.subject)
-    for premise in rule.premises:
-        known += relation_parts(premise)
-    for condition in rule.conditions:
-        if isinstance(condition, Carrier):
-            known += [Name(condition.name), condition.reduction]
-    return known
-
-
-def _used_by(rule: Rule) -> list[Pattern]:
-    """The patterns that a match builds."""
-    if rule.conclusion is not None:
-        return list(relation_parts(rule.conclusion))
-    assert rule.left is not None
-    assert rule.right is not None
-    return [rule.right]
-
-
-def _check_bound(reader: Reader, node: ast.stmt, rule: Rule) -> None:
-    known = _bound_by(rule)
-    names = {n for p in known for n in names_of(p)}
-    axes = {a for p in known for a in axes_of(p)}
-    _check_known(reader, node, _used_by(rule), names, axes)
-    if rule.two_way:
-        assert rule.left is not None
-        assert rule.right is not None
-        back = {n for p in [rule.right, *known[1:]] for n in names_of(p)}
-        ends = {a for p in [rule.right, *known[1:]] for a in axes_of(p)}
-        _check_known(reader, node, [rule.left], back, ends)
-    for condition in rule.conditions:
-        _check_condition(reader, node, condition, names, axes)
-    _check_online(reader, node, rule)
-
-
-def _check_known(
-    reader: Reader, node: ast.stmt, built: list[Pattern], names: set[str], axes: set[str]
-) -> None:
-    for pattern in built:
-        for name in names_of(pattern):
-            if name not in names:
-                place = _place(node, name)
-                reader.refuse(place, "unbound", f"{name} is on one side only: nothing binds it")
-        for axis in axes_of(pattern):
-            if axis not in axes:
-                reader.refuse(_place(node, axis), "unbound", f"axis {axis} is on one side only")
-
-
-def _check_condition(
-    reader: Reader, node: ast.stmt, condition: Condition, names: set[str], axes: set[str]
-) -> None:
-    if condition.name not in names:
-        place = _place(node, condition.name)
-        reader.refuse(place, "unbound", f"no term {condition.name} in this law")
-    if isinstance(condition, (NotFree, Free, Bare, Chain)) and condition.axis not in axes:
-        place = _place(node, condition.axis)
-        reader.refuse(place, "unbound", f"no axis {condition.axis} in this law")
-
-
-def _place(node: ast.stmt, name: str) -> ast.AST:
-    """Where the law mentions a name last."""
-    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name]
-    return max(found, key=lambda n: (n.lineno, n.col_offset), default=node)
-
-
-def _check_online(reader: Reader, node: ast.stmt, rule: Rule) -> None:
-    """What moves with a carrier's running values knows what they are; and running values cannot be
-    matched by a rewrite, but for those of a streamed sum."""
-    carriers = carriers_of(rule)
-    built = [rule.right] if rule.right is not None else list(_used_by(rule))
-    for pattern in (p for b in built for p in parts(b)):
-        name = _follows(pattern, known_running=bool(rule.premises))
-        if name is None:
-            continue
-        axes = stream_axes(carriers[name]) if name in carriers else frozenset[str]()
-        if not axes or (isinstance(pattern, Rescaled) and axes != {pattern.axis}):
-            axis = pattern.axis if isinstance(pattern, Rescaled) else "j"
-            reader.refuse(
-                _place(node, "online"), "unbound",
-                f"a running value needs its carrier: add {name} == max[{axis}](b)",
-            )  # fmt: skip
-    for side in [rule.left] + ([rule.right] if rule.two_way else []):
-        if side is not None and any(isinstance(p, _MADE) for p in parts(side)):
-            reader.refuse(node, "syntax", "running values cannot be matched, only made")
-
-
-_MADE = (Stream, Moment, Repair, Rescaled)
-
-
-def _follows(pattern: Pattern, *, known_running: bool) -> str | None:
-    """The carrier whose definition a pattern needs; a running value alone comes with a premise."""
-    match pattern:
-        case Rescaled(_, carrier, _, _) | Repair(carrier, _):
-            return carrier
-        case Moment(moment, Name(name)) if moment == "before" or not known_running:
-            return name
-    return None
 
 
 def _distinct(reader: Reader, rules: list[Rule]) -> None:
@@ -405,3 +276,12 @@ def _distinct(reader: Reader, rules: list[Rule]) -> None:
             reader.refuse(
                 place, "duplicate", f"{second.name} is already defined on line {first.line}"
             )
+
+
+def _check_deprecated(reader: Reader, rules: list[Rule]) -> None:
+    """What is to be used instead exists, and is not the law itself."""
+    names = {r.name for r in rules}
+    for rule in rules:
+        if rule.deprecated and (rule.deprecated not in names or rule.deprecated == rule.name):
+            place = ast.Name(rule.name, lineno=rule.line, col_offset=4)
+            reader.refuse(place, "unbound", f"no other law {rule.deprecated} in this pack")
