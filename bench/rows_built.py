@@ -14,7 +14,14 @@ from typing import Any
 from nautile import lang
 from nautile.codegen.compile import compile_kernel
 from nautile.codegen.lower import lower
-from nautile.codegen.rows import RowOptions, RowProgram, as_rows, emit_rows, emit_rows_cluster
+from nautile.codegen.rows import (
+    RowOptions,
+    RowProgram,
+    as_rows,
+    emit_rows,
+    emit_rows_cluster,
+    emit_rows_walked,
+)
 from nautile.codegen.rows.geometry import DEFAULT
 from nautile.codegen.source import CudaKernel
 from nautile.errors import NautileError
@@ -26,11 +33,12 @@ from nautile.worker import Worker
 __all__ = ["build_all"]
 
 SIZES = {
-    "softmax_rows": (1024, 4096, 16384, 32768, 65536),
-    "softmax_rows_f32": (1024, 4096, 16384, 32768, 65536),
-    "layernorm_rows": (1024, 4096, 16384, 32768, 65536),
-    "rmsnorm_residual": (1024, 4096, 16384, 32768, 65536),
-    "logsumexp_rows": (4096, 32768, 128256),
+    "layernorm_rows": (65536, 4096, 1024, 16384, 32768),
+    "rmsnorm_residual": (65536, 4096, 16384, 1024, 32768),
+    "softmax_rows": (65536, 4096, 16384, 1024, 32768),
+    "layernorm_rows_f32": (65536, 4096, 16384),
+    "softmax_rows_f32": (65536, 4096, 1024, 16384, 32768),
+    "logsumexp_rows": (128256, 4096, 32768),
     "bias_gelu_gate": (4096, 14336),
     "swiglu_rows": (4096, 14336),
 }
@@ -39,7 +47,7 @@ HINTS = {
     "loads kept": ("ld.global.nc.L1::no_allocate.", "ld.global.nc."),
     "L2 of 256": ("ld.global.nc.L1::no_allocate.", "ld.global.nc.L1::no_allocate.L2::256B."),
 }
-WIDTH = {"softmax_rows_f32": 4}
+WIDTH = {"softmax_rows_f32": 4, "layernorm_rows_f32": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,8 @@ class Variant:
         fields = {"c": o.cluster, "t": o.threads, "h": o.held, "r": o.block_rows, "o": o.occupancy}
         said = [f"{k}{v}" for k, v in fields.items() if v != (1 if k == "c" else 0)]
         said += [f"k{o.room}"] * (o.room != DEFAULT.room)
-        said += ["staged"] * o.staged
+        said += ["staged"] * o.staged + [f"s{o.ring}"] * bool(o.ring)
+        said += [f"e{o.early}"] * (o.early != DEFAULT.early) + ["overlap"] * o.overlap
         said += [self.hint] * bool(self.hint) + ["resident"] * self.resident
         return " ".join(said) or "chosen"
 
@@ -67,15 +76,21 @@ def build_all(programs: Path, folder: Path, only: str) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     worker = Worker()
     cases = []
-    for name, columns in ((n, c) for n, sizes in SIZES.items() for c in sizes):
+    for name, columns in _ordered():
         case = f"{name}-4096x{columns}"
         if only in case:
             kernel = _chosen(programs, name, columns, worker)
             cases.append({"case": case, "program": name, **_built(kernel, case, folder)})
             print(case, len(cases[-1]["variants"]), flush=True)
+            (folder / "variants.json").write_text(json.dumps(cases, indent=1) + "\n")
     worker.close()
-    (folder / "variants.json").write_text(json.dumps(cases, indent=1) + "\n")
     return 0
+
+
+def _ordered() -> list[tuple[str, int]]:
+    """The first size of every program, then the second of each: a run may end early."""
+    rows = ([(name, c) for c in sizes] for name, sizes in SIZES.items())
+    return [pair for row in itertools.zip_longest(*rows) for pair in row if pair]
 
 
 def _chosen(programs: Path, name: str, columns: int, worker: Worker) -> Kernel:
@@ -112,24 +127,38 @@ def _built(kernel: Kernel, case: str, folder: Path) -> dict[str, Any]:
 def _variants(program: str, vectors: int) -> Iterator[Variant]:
     """What is tried for rows of so many vectors of 16 bytes."""
     yield Variant()
-    yield from (Variant(hint=hint) for hint in HINTS)
+    yield Variant(RowOptions(overlap=True))
     if program in ("bias_gelu_gate", "swiglu_rows"):
-        for threads, held in itertools.product((128, 224, 256, 448, 512), (1, 2, 4)):
+        for threads, held in itertools.product((128, 256, 512), (1, 2, 4)):
             if math.ceil(vectors / (threads * held)) * threads * held <= vectors * 1.15:
-                yield Variant(RowOptions(threads=threads, held=held))
+                yield Variant(RowOptions(threads=threads, held=held, overlap=True))
         return
-    for cluster, threads in itertools.product((1, 2, 4, 8), (64, 128, 256, 512, 1024)):
-        part = vectors / cluster
-        if part < (128 if cluster == 1 else 1024) or threads > part:
+    if vectors <= 4096:
+        yield from (Variant(RowOptions(early=n, overlap=True)) for n in (16, 32))
+    yield from _clusters(vectors)
+    yield from _rings(program, vectors)
+
+
+def _clusters(vectors: int) -> Iterator[Variant]:
+    """One row after the other in a cluster."""
+    for cluster, threads in itertools.product((2, 4, 8), (256, 512)):
+        held = vectors / cluster / threads
+        if vectors >= 4096 and 2 <= held <= 8:
+            for n in (0, 768, 1024):
+                fixed = RowOptions(cluster, threads, occupancy=n // threads, overlap=True)
+                yield Variant(fixed, resident=True)
+
+
+def _rings(program: str, vectors: int) -> Iterator[Variant]:
+    """Rings of rows, by one block or a cluster."""
+    for cluster, held, ring in itertools.product((1, 2, 4, 8), (2, 4, 8), (2, 3, 4)):
+        part = vectors // cluster
+        threads = part // held
+        if not 32 <= threads <= 1024 or threads % 32 or (cluster > 1 and part < 1024):
             continue
-        fixed = RowOptions(cluster, threads)
-        if part / threads <= 8:
-            for room in (0, 768, 1024) if threads <= 256 or cluster == 1 else (1024,):
-                yield Variant(replace(fixed, occupancy=room // threads))
-        for held in (0, 32):
-            staged = replace(fixed, staged=True, room=held)
-            if 2 <= part / threads <= 32:
-                yield from (Variant(replace(staged, occupancy=n // threads)) for n in (1024, 1536))
+        for room in (0, 32) if program.startswith("softmax") and held * cluster <= 8 else (0,):
+            fixed = RowOptions(cluster, threads, room=room, ring=ring, overlap=True)
+            yield Variant(fixed, resident=True)
 
 
 def _compiled(kernel: Kernel, variant: Variant, case: str, folder: Path) -> dict[str, Any]:
@@ -149,6 +178,7 @@ def _compiled(kernel: Kernel, variant: Variant, case: str, folder: Path) -> dict
         "shared": cuda.shared_bytes,
         "arguments": cuda.buffers,
         "registers": made.report.registers,
+        "overlaps": cuda.overlaps,
     }
 
 
@@ -156,7 +186,8 @@ def _emitted(kernel: Kernel, variant: Variant) -> CudaKernel:
     rows = _rows(kernel, variant.resident)
     precise = any(o.buffer.dtype == "f32" for o in kernel.outputs)
     options = variant.options
-    emit = emit_rows if options.cluster == 1 else emit_rows_cluster
+    alone = emit_rows if options.cluster == 1 else emit_rows_cluster
+    emit = emit_rows_walked if options.ring else alone
     cuda = emit(rows, "rows", precise, options)
     return replace(cuda, text=cuda.text.replace(*HINTS[variant.hint])) if variant.hint else cuda
 

@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, metavar="DIR")
     parser.add_argument("--run", type=Path, metavar="DIR")
     parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--seconds", type=float, default=1e9, help="after which no case is begun")
     parser.add_argument("-o", "--output", type=Path, default=Path("rows_variants.json"))
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
@@ -36,7 +37,7 @@ def main() -> int:
         parser.error("one of --build and --run is needed")
     from rows_raced import run_all
 
-    found = run_all(options.run, options.only)
+    found = run_all(options.run, options.only, options.seconds)
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     return 0 if all(v["correct"] for c in found["cases"] for v in c["variants"]) else 1
 

@@ -65,7 +65,9 @@ class CudaKernel:
     them: zero before the first launch, and left so by every launch.
     `zeroed` names buffers that must hold zeros before the launch; `options` are extra NVRTC options
     besides the architecture and the language standard; `architecture` is the lowest that it needs.
-    `expected` is what its machine code must show.
+    `expected` is what its machine code must show. A kernel that `overlaps` waits on the device
+    (griddepcontrol.wait) before it touches memory, so that the launcher may start it while the
+    kernel before it on the stream drains.
     """
 
     name: str
@@ -80,3 +82,4 @@ class CudaKernel:
     maps: tuple[TensorMap, ...] = ()
     counters: int = 0
     expected: Expected | None = None
+    overlaps: bool = False

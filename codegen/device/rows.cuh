@@ -1,5 +1,14 @@
 // Vectors of elements between global memory and registers, and reductions over the threads of a row.
 
+// Where launches overlap (sm_90, programmatic dependent launch): the next one may begin, and what the
+// launches before this one wrote is there. Elsewhere, and where this one began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
@@ -49,6 +58,17 @@ template <int B> NT_DEV void nt_store(void* p, const nt_vec<B>& v) {
 NT_DEV nt_vec<16> nt_staged(nt_u32 from) {
   nt_vec<16> v;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x[0]), "=r"(v.x[1]), "=r"(v.x[2]), "=r"(v.x[3]) : "r"(from));
+  return v;
+}
+
+// B bytes of a row that the copy engine has brought
+template <int B> NT_DEV nt_vec<B> nt_landed(nt_u32 from) {
+  nt_vec<B> v;
+  #pragma unroll
+  for (int k = 0; k < B / 16; k++) {
+    const nt_vec<16> w = nt_staged(from + 16 * k);
+    v.x[4 * k] = w.x[0], v.x[4 * k + 1] = w.x[1], v.x[4 * k + 2] = w.x[2], v.x[4 * k + 3] = w.x[3];
+  }
   return v;
 }
 

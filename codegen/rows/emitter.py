@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from nautile.codegen.expression import LOG2E, Level, Printer
 from nautile.codegen.headers import inline
@@ -30,7 +31,7 @@ from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
 from nautile.terms import Apply, Buffer, Const, Term
 
-__all__ = ["emit_rows", "emit_rows_cluster"]
+__all__ = ["RowEmitter", "emit_rows", "emit_rows_cluster"]
 
 _KEPT = "kept"  # arrays of values held from one pass to the next
 _MAX_BLOCKS = 2**31 - 1
@@ -46,7 +47,7 @@ def emit_rows(
         return emit_transposed(program, cross, name, precise)
     if program.lane is not None:
         return emit_strided(program, program.lane, name, precise)
-    return _Emitter.of(program, name, precise, options).kernel()
+    return RowEmitter.of(program, name, precise, options).kernel()
 
 
 def emit_rows_cluster(
@@ -57,19 +58,20 @@ def emit_rows_cluster(
     LoweringError where one block a row does as well, or eight blocks cannot hold it."""
     if program.lane is not None:
         raise LoweringError(f"{name}: rows that memory runs across are not shared by a cluster")
-    return _Emitter.of(program, name, precise, options).kernel()
+    return RowEmitter.of(program, name, precise, options).kernel()
 
 
 @dataclass(slots=True)
-class _Emitter(Reader):
+class RowEmitter(Reader):
     """Passes over the columns, merges across threads, stores. Blocks of a cluster have `met` once
     all of them are known to have started."""
 
     met: bool = False
     room: int = 0
+    overlaps: bool = False
 
     @classmethod
-    def of(cls, rows: RowProgram, name: str, precise: bool, options: RowOptions) -> _Emitter:
+    def of(cls, rows: RowProgram, name: str, precise: bool, options: RowOptions) -> Self:
         reads = {
             n: Access.of(r.buffer, tuple(rows.expand(c) for c in r.coordinates), rows.column)
             for n, r in rows.reads.items()
@@ -90,7 +92,8 @@ class _Emitter(Reader):
             and (not wide or a.start is not None or a.width(rows.column.extent) > 1)
         ]
         shape = geometry(rows, every, writes, cached, options)
-        made = cls(rows, name, precise, reads, keys, shape, room=options.room)
+        made = cls(rows, name, precise, reads, keys, shape)
+        made.room, made.overlaps = options.room, options.overlap
         if shape.blocks > _MAX_BLOCKS:
             raise LoweringError(f"{name}: {shape.blocks} blocks exceed the grid")
         axes = frozenset(rows.rows)
@@ -111,12 +114,8 @@ class _Emitter(Reader):
                 # What the elements read is on its way while the threads fold and merge.
                 self._preload(self._wanted(self.rows.passes[0]))
             self.put(*prologue(self, self.rows.shared))
+        self._work()
         g = self.shape
-        keep = kept_values(self.rows, g.held * g.width, self.room) if g.lasting else ()
-        for number, step in enumerate(self.rows.passes):
-            self._stores(number)
-            self._pass(number, step, keep[number] if keep else ())
-        self._stores(len(self.rows.passes))
         inputs, outputs = _buffers(self.rows)
         signature = parameters(inputs, outputs)
         cluster = f"__cluster_dims__({g.chunks}, 1, 1) " if g.cluster else ""
@@ -137,11 +136,26 @@ class _Emitter(Reader):
             g.threads,
             g.stage,
             tuple(b.name for b in (*inputs, *outputs)),
-            architecture="sm_90" if g.cluster else "sm_80",
+            architecture="sm_90" if g.cluster or g.ring else "sm_80",
+            overlaps=self.overlaps,
         )
+
+    def _work(self) -> None:
+        """The passes over a row, and what is stored between them."""
+        g = self.shape
+        keep = kept_values(self.rows, g.held * g.width, self.room) if g.lasting else ()
+        for number, step in enumerate(self.rows.passes):
+            self._stores(number)
+            self._pass(number, step, keep[number] if keep else ())
+        self._stores(len(self.rows.passes))
+
+    def _overlap(self) -> None:
+        if self.overlaps:
+            self.put("nt_overlap();")
 
     def _head(self) -> None:
         g = self.shape
+        self._overlap()
         if g.cluster:
             self.put("nt_cluster_arrive();")
         block = "blockIdx.x" if g.chunks == 1 else f"blockIdx.x / {g.chunks}"
@@ -164,14 +178,16 @@ class _Emitter(Reader):
                 "extern __shared__ __align__(16) nt_u8 staged[];",
                 "const nt_u32 stage = nt_shared(staged) + 16 * threadIdx.x;",
             )
-        stride = g.rows
+        self._digits()
+
+    def _digits(self) -> None:
+        """The position of the row on each row axis."""
+        rows = stride = self.shape.rows
         for axis in self.rows.rows:
             stride //= axis.extent
             divided = "row" if stride == 1 else f"row / {stride}"
-            wrapped = f"({divided}) % {axis.extent}" if stride * axis.extent < g.rows else divided
+            wrapped = f"({divided}) % {axis.extent}" if stride * axis.extent < rows else divided
             self.put(f"const int i_{identifier(axis.name)} = (int)({wrapped});")
-
-    # -- leaves ---------------------------------------------------------------------------------
 
     # -- passes ---------------------------------------------------------------------------------
 
@@ -299,12 +315,12 @@ class _Emitter(Reader):
         if not self._vector(access):
             offset = self.printer.value(wide_offset(write.buffer, access.offset))
             line = scalar_store(write.buffer, offset, value)
-            return [f"if (live) {line}"], [], []
+            return [f"{self.alive}{line}"], [], []
         name = f"o_{identifier(write.buffer.name)}"
         lines, place = self._first(access)
         width = self.shape.width
         pack = f"nt_pack_{dtype}<{width}>({name})"
-        store = f"if (live) nt_store<{width * access.bytes}>({place}, {pack});"
+        store = f"{self.alive}nt_store<{width * access.bytes}>({place}, {pack});"
         before = [f"{CPP[carrier(dtype)]} {name}[{width}];"]
         return [f"{name}[e] = {value};"], before, [*lines, store]
 
@@ -318,12 +334,13 @@ class _Emitter(Reader):
         self.flush(0)
         self.put(state_type(number, step.folds))
         warps = max(1, g.threads // 32) * (g.chunks if g.cluster else 1)
-        self.put(f"__shared__ State{number} shared{number}[{warps}];")
+        self.put(f"__shared__ State{number} shared{number}[{warps * (2 if g.ring else 1)}];")
+        shared = f"shared{number}{f' + side * {warps}' if g.ring else ''}"
         self.put(*function)
         names = [n for f in step.folds for n in fields(f)]
         initial = f"State{number}{{{', '.join(names)}}}"
         across = f"_cluster<{g.chunks}, {g.row_threads}>" if g.cluster else f"<{g.row_threads}>"
-        call = f"nt_reduce{across}({initial}, merge{number}, shared{number})"
+        call = f"nt_reduce{across}({initial}, merge{number}, {shared})"
         if g.cluster and not self.met:
             self.put("nt_cluster_wait();")
             self.met = True

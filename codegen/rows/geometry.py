@@ -22,6 +22,7 @@ _HELD = 32  # registers a thread for what it has read
 _THREADS = 128
 _FOLDING = 512  # threads of a row that is folded, while it is read in pieces
 _RESIDENT = 64  # registers a thread that a row may take to be read once
+_FACTORS = 32  # registers a thread for what all rows share, where blocks walk over rows
 _LARGEST = 24  # the same where 1024 threads share them
 _CLUSTERS = (2, 4, 8)  # blocks of a cluster: what every Hopper card launches
 # Most threads of a block of a cluster, registers a thread for its part of the row, blocks that a
@@ -34,6 +35,10 @@ _BUSY = 32768  # elements of a row of one tensor, from which its block computes 
 _STAGE = 163840  # bytes of shared memory for a staged row: what sm_80 has
 _WORTH = 4096  # registers that a row must take for several blocks to share it
 _MULTIPROCESSORS = 132  # of an H200
+_PROCESSORS, _EACH = 8, 16  # its groups of multiprocessors, in which clusters lie, and their least
+_RESERVE = 227 * 1024  # bytes of shared memory of one of its multiprocessors
+_STATES = 2048  # bytes of them for states and barriers of a block
+_FILE = 65536  # registers of one of its multiprocessors
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,11 @@ class RowOptions:
     is folded (sm_90), each with `threads` threads a row, which hold `held` vectors at a time;
     `block_rows` rows a block; the compiler is asked to fit `occupancy` blocks on a multiprocessor.
     `room` registers a thread hold element values from one pass to the next. What is `staged` waits
-    in shared memory instead of registers, so that more of it is under way.
-    A cluster of 0 is one that the row needs."""
+    in shared memory instead of registers, so that more of it is under way. `early` registers a
+    thread are for what all rows share, read beside the row (negative: the geometry's choice).
+    With a `ring` (sm_90) blocks stay and walk over the rows, while the copy engine brings as many
+    rows ahead; `walkers` rows at a time. With `overlap` a launch may begin while the one before it
+    drains. A cluster of 0 is one that the row needs."""
 
     cluster: int = 1
     threads: int = 0
@@ -52,6 +60,10 @@ class RowOptions:
     occupancy: int = 0
     room: int = 32
     staged: bool = False
+    early: int = -1
+    ring: int = 0
+    walkers: int = 0
+    overlap: bool = False
 
 
 DEFAULT = RowOptions()
@@ -63,7 +75,9 @@ class Geometry:
     hold `held` vectors each; `block_rows` rows a block. `resident` rows stay in registers over all
     passes; `chunks` blocks share a row too long for one: where it is folded they are a `cluster`.
     `words` registers hold what a thread has read, `operations` counts the program's; the compiler
-    is asked to fit `wanted` blocks on a multiprocessor where that is not 0."""
+    is asked to fit `wanted` blocks on a multiprocessor where that is not 0. With a `ring` of so
+    many rows `walkers` rows are under way at a time, each in the shared memory of one block or of a
+    cluster, and the others follow them there."""
 
     width: int
     vectors: int
@@ -78,10 +92,15 @@ class Geometry:
     cluster: bool = False
     wanted: int = 0
     staged: bool = False
+    early: int = -1
+    ring: int = 0
+    walkers: int = 0
 
     @property
     def stage(self) -> int:
         """Bytes of shared memory for what a block has read."""
+        if self.ring:
+            return self.ring * self.slot * self.block_rows
         return 4 * self.words * self.threads if self.staged else 0
 
     @property
@@ -95,7 +114,12 @@ class Geometry:
 
     @property
     def blocks(self) -> int:
-        return -(-self.rows // self.block_rows) * self.chunks
+        return -(-(self.walkers or self.rows) // self.block_rows) * self.chunks
+
+    @property
+    def slot(self) -> int:
+        """Bytes of a ring's slot: a block's part of one row of all tensors."""
+        return 4 * (self.words // self.held) * self.part
 
     @property
     def bounds(self) -> str:
@@ -153,6 +177,10 @@ def geometry(
     """The geometry for a program whose accesses are given; `cached` reads take registers. Raises
     LoweringError where a cluster is asked for and nothing is folded, or the row does not fit."""
     row = _row(program, reads, writes, cached)
+    if options.ring:
+        if options.early < 0:
+            options = replace(options, early=_FACTORS)
+        return _walked(program.program.name, row, options)
     if options.cluster != 1:
         return _clustered(program.program.name, row, options)
     return _folded(row, options) if row.folds else _elementwise(row, options)
@@ -228,6 +256,7 @@ def _dealt(
         cluster,
         options.occupancy,
         options.staged and row.folds and resident,
+        options.early,
     )
 
 
@@ -253,6 +282,39 @@ def _clustered(name: str, row: _Row, options: RowOptions) -> Geometry:
                 fixed = replace(options, occupancy=occupancy)
                 return _dealt(row, fixed, threads, held, chunks=cluster, cluster=True)
     raise LoweringError(f"{name}: a row of {row.vectors} vectors does not fit a cluster")
+
+
+def _walked(name: str, row: _Row, options: RowOptions) -> Geometry:
+    """Rows that blocks, or clusters, walk over: as many as the shared memory of the card has room
+    for with their rings, and as give every one the same number of rows where that is possible."""
+    cluster = max(1, options.cluster)
+    part = -(-row.vectors // cluster)
+    threads = options.threads or min(512, 32 * -(-part // (32 * _VECTORS)))
+    held = -(-part // threads)
+    if not row.folds or part < 32 or threads % 32 or (cluster - 1) * part >= row.vectors:
+        raise LoweringError(f"{name}: no warp has its part of a row")
+    beside = options.block_rows or (4 if threads == 32 and cluster == 1 else 1)
+    if beside > 1 and (threads > 32 or cluster > 1):
+        raise LoweringError(f"{name}: rows that walk side by side have a warp each")
+    dealt = _dealt(row, options, threads, held, chunks=cluster, cluster=cluster > 1)
+    made = replace(dealt, block_rows=beside, ring=options.ring, staged=False)
+    most = min(_RESERVE // (made.stage + _STATES), 2048 // made.threads)
+    fits = min(options.occupancy or _FILE // (made.threads * _registers(row, held, options)), most)
+    if not fits or row.words * held > _RESIDENT:
+        raise LoweringError(f"{name}: a multiprocessor does not hold a ring of rows")
+    walkers = _MULTIPROCESSORS * fits // cluster * beside
+    if cluster > 2:
+        walkers = _PROCESSORS * (_EACH * fits // cluster) * beside
+    rounds = -(-row.rows // (options.walkers or walkers))
+    return replace(made, wanted=fits, walkers=-(-row.rows // rounds))
+
+
+def _registers(row: _Row, held: int, options: RowOptions) -> int:
+    """Registers a thread: its part of a row, values kept for later passes, what all rows share,
+    and temporaries."""
+    kept = options.room if row.several and row.width * held <= options.room else 0
+    early = row.shared * held if row.shared * held <= options.early else 0
+    return 32 + row.words * held + kept + early
 
 
 def _long(row: _Row) -> bool:

@@ -129,10 +129,13 @@ class Reader:
             return
         if not fresh:
             return
-        fresh += self._early()
+        self._into_registers(fresh + self._early())
+
+    def _into_registers(self, keys: list[str]) -> None:
+        """Load all vectors of a thread."""
         g = self.shape
         lines: list[str] = []
-        for key in fresh:
+        for key in keys:
             size = self.reads[key].bytes * g.width
             self.put(f"nt_vec<{size}> v_{key}[{g.held}];")
             inside = self.inside if self.ragged else ""
@@ -166,10 +169,12 @@ class Reader:
         return f"stage + ({number * g.held} + i) * {16 * g.threads}"
 
     def _early(self) -> list[str]:
-        """Keys of what all rows share, loaded with the first pass where a row takes half of a
-        multiprocessor's threads (nothing else hides the wait then) and it is little enough."""
+        """Keys of what all rows share, loaded with the first pass where it is little enough: where
+        a row takes half of a multiprocessor's threads, nothing else hides the wait."""
         g = self.shape
-        if not g.lasting or g.row_threads * g.chunks < _LONE:
+        lone = g.row_threads * g.chunks >= _LONE
+        room = g.early if g.early >= 0 else _EARLY if lone else 0
+        if not g.lasting or not room:
             return []
         every = dict.fromkeys(k for step in self.rows.passes for k in self._wanted(step))
         shared = [
@@ -180,11 +185,16 @@ class Reader:
             and not row_dependent(self.reads[k], self.rows)
         ]
         words = sum(max(1, self.reads[k].bytes * g.width // 4) for k in shared)
-        return shared if words * g.held <= _EARLY else []
+        return shared if words * g.held <= room else []
 
     @property
     def ragged(self) -> bool:
         return self.shape.ragged
+
+    @property
+    def alive(self) -> str:
+        """What a store stands behind, where threads may have no row."""
+        return "if (live) "
 
     @property
     def inside(self) -> str:

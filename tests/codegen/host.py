@@ -80,7 +80,8 @@ def _entry(number: int, cuda: CudaKernel) -> str:
 def build(kernels: Sequence[CudaKernel], folder: Path) -> ctypes.CDLL:
     """One library with run0, run1, .. for the kernels."""
     rows = [re.sub(rf"\b{k.name}\(", f"{k.name}_{i}(", _entry(i, k)) for i, k in enumerate(kernels)]
-    text = f'#include "{SHIM}"\n' + "\n".join(rows)
+    text = "".join(f'#include "{SHIM.parent / name}"\n' for name in ("shim.h", "ring.h"))
+    text += "\n".join(rows)
     name = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
     source.write_text(text)

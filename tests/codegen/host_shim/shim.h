@@ -167,6 +167,7 @@ inline void nt_ld8(uint32_t* r, const void* p) { if ((uintptr_t)p % 8) abort(); 
 inline void nt_st16(void* p, const uint32_t* r) { if ((uintptr_t)p % 16) abort(); memcpy(p, r, 16); }
 inline void nt_st8(void* p, const uint32_t* r) { if ((uintptr_t)p % 8) abort(); memcpy(p, r, 8); }
 inline void nt_hide(uint32_t&) {}
+inline void nt_overlap() {}
 inline void nt_copy16(uint32_t to, const void* p) { if ((uintptr_t)p % 16 || to % 16) abort(); memcpy(host_arena[0] + to, p, 16); }
 inline void nt_copy_commit() {}
 template <int pending> inline void nt_copy_wait() {}
