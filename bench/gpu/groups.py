@@ -126,6 +126,10 @@ def _fp8() -> list[Case]:
     return [*products, *wide, *(Case("fp8", "fp8", "attention8", z) for z in sizes)]
 
 
+def _block() -> list[Case]:
+    return [Case("block", "block", "transformer_block", {"T": tokens}) for tokens in (4096, 1024)]
+
+
 def _corpus() -> list[Case]:
     return [Case("corpus", "corpus", program) for program in CORPUS]
 
@@ -141,4 +145,5 @@ GROUPS: Mapping[str, Callable[[], Sequence[Case]]] = {
     "fp8": _fp8,
     "grouped": _grouped,
     "corpus": _corpus,
+    "block": _block,
 }

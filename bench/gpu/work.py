@@ -49,10 +49,19 @@ def _lora(z: Sizes) -> float:
     return _product(z) + 2.0 * rank * z["M"] * (z["N"] + z["K"])
 
 
+def _block(z: Sizes) -> float:
+    """The defaults of programs/block.nau: hidden, keys, feed-forward, heads."""
+    hidden, keys, wide, heads, width = 4096, 1024, 14336, 32, 128
+    products = 2.0 * z["T"] * hidden * (2 * hidden + 2 * keys + 3 * wide)
+    pairs = kept_pairs("causal", {"T": z["T"], "S": z["T"]})
+    return products + _attention({"B": 1, "H": heads, "D": width}, pairs)
+
+
 _FLOPS: Mapping[str, Callable[[Sizes], float]] = {
     **dict.fromkeys(("gemm", "gemm_rows", "bias_gelu", "norm_gemm", "gemm_residual"), _product),
     "swiglu": lambda z: 2.0 * _product(z),
     "lora": _lora,
     "gemm8": _product,
+    "transformer_block": _block,
     "attention8": lambda z: _attention(z, z["T"] * z["S"]),
 }

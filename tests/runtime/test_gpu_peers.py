@@ -28,6 +28,7 @@ SMALL = {
     "attention": {"B": 2, "H": 4, "Hk": 2, "T": 32, "S": 32, "D": 16},
     "products": {"M": 12, "N": 20, "K": 16},
     "rows": {"M": 6, "N": 40},
+    "block": {"T": 16, "C": 24, "H": 4, "Hk": 2, "D": 8, "F": 40},
 }
 CORPUS = {
     "llama3_rmsnorm_qkv": {"N": 5, "C": 16, "A": 12, "A2": 8},

@@ -17,7 +17,8 @@ Outputs = tuple[torch.Tensor, ...]
 Function = Callable[[Tensors], Outputs]
 
 KINDS = ("library", "triton", "wheel", "compiled", "autotuned")
-_COSTS = {"library": 1.0, "triton": 12.0, "wheel": 30.0, "compiled": 25.0, "autotuned": 120.0}
+# Seconds, the first of a process aside (flex_attention's took 11 s there, and 3 s from then on).
+_COSTS = {"library": 1.0, "triton": 8.0, "wheel": 15.0, "compiled": 8.0, "autotuned": 60.0}
 
 
 @dataclass(frozen=True, slots=True)
