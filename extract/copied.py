@@ -11,9 +11,10 @@ import math
 
 from nautile.terms import Apply, Axis, Const, Index, Load, Term
 
-__all__ = ["WIDTHS", "lies"]
+__all__ = ["WIDTHS", "comes", "lies"]
 
 WIDTHS = {"bf16": 2, "f16": 2, "tf32": 4, "f8e4m3": 1, "f8e5m2": 1}  # bytes of operands
+ELEMENTS = WIDTHS | {"f32": 4, "i8": 1}  # and of what operands are formed of
 ALIGNED = 16  # bytes
 _START = Const(1)  # the atom of what is constant
 
@@ -21,14 +22,20 @@ _START = Const(1)  # the atom of what is constant
 def lies(term: Term, tiled: set[Axis], deep: set[Axis], operand: str) -> bool:
     """Whether the term is a tensor of the operand's type whose tile over the `tiled` axes is
     brought as it lies: contiguous along the depth (`deep`), or for 16 bits along the other axis."""
-    if not isinstance(term, Load) or term.buffer.dtype != operand or not _inside(term):
+    return isinstance(term, Load) and term.buffer.dtype == operand and comes(term, tiled, deep)
+
+
+def comes(term: Load, tiled: set[Axis], deep: set[Axis]) -> bool:
+    """Whether the tensor's tile over the `tiled` axes is brought as it lies, in its own type."""
+    width = ELEMENTS.get(term.buffer.dtype, 0)
+    if not width or not _inside(term):
         return False
     strides = _strides(term)
     inner = {a for a in tiled if strides.get(Index(a)) == 1}
-    if len(inner) != 1 or (WIDTHS[operand] != 2 and not inner <= deep):
+    if len(inner) != 1 or (width != 2 and not inner <= deep):
         return False
     rest = {atom: n for atom, n in strides.items() if atom not in {Index(a) for a in inner}}
-    if any(n * WIDTHS[operand] % ALIGNED for n in rest.values()):
+    if any(n * width % ALIGNED for n in rest.values()):
         return False
     if any(atom.free & tiled and not isinstance(atom, Index) for atom in strides):
         return False

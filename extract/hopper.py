@@ -32,9 +32,10 @@ import numpy.typing as npt
 from nautile.dtypes import DTYPES
 from nautile.extract.body import Body, monoid_of
 from nautile.extract.contractions import Contraction, reduces
-from nautile.extract.copied import WIDTHS, lies
+from nautile.extract.copied import ELEMENTS, WIDTHS, lies
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
+from nautile.extract.formed import NOTHING, Formed, formed, forms
 from nautile.extract.norms import norm
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
 from nautile.terms import Axis, Load, Online, Reduce, Term
@@ -63,13 +64,15 @@ FRAGMENT = 64  # rows of a warpgroup's product: other tiles have their rows as c
 class Warpgroups:
     """How the path sees a body: the row axis that warpgroups divide; for each contraction, the axis
     of its columns' tile; the axis that is streamed past a chain's rows (None without a chain); the
-    depths that are walked, and in which steps; whether the rows are those that were columns."""
+    depths that are walked, and in which steps; whether the rows are those that were columns; what
+    is formed in registers."""
 
     row: Axis
     columns: Mapping[Term, Axis | None]
     stream: Axis | None
     steps: Mapping[Axis, int]
     swapped: bool = False
+    formed: Formed = NOTHING
 
     @property
     def chain(self) -> bool:
@@ -122,7 +125,11 @@ def _tensor(body: Body) -> list[Contraction]:
 
 def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | None:
     """With an axis as the rows."""
-    if not all(c.operand in WIDTHS for c in tensor) or norm(body) or depth_folds(body):
+    beside = depth_folds(body)
+    if not all(c.operand in WIDTHS for c in tensor) or norm(body) or (beside and is_chain(body)):
+        return None
+    made = formed(body, row, tensor)
+    if made is None or (made != NOTHING and len({c.axes for c in tensor}) > 1):
         return None
     if not _columns_folded(body) or not all(row in o.axes for o in body.outputs):
         return None
@@ -130,7 +137,7 @@ def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | Non
     walks = _chain(body, tensor) if is_chain(body) else _product(tensor)
     if walks is None:
         return None
-    found = Warpgroups(row, columns, *walks)
+    found = Warpgroups(row, columns, *walks, formed=made)
     return found if all(_takes(c, found) for c in tensor) else None
 
 
@@ -139,7 +146,7 @@ def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | Non
 
 def _columns_folded(body: Body) -> bool:
     """Whether every reduction besides contractions folds the columns of one."""
-    known = {*body.contractions, *body.free}
+    known = {*body.contractions, *body.free, *depth_folds(body)}
     columns = frozenset[Axis]().union(*(c.rows | c.columns for c in body.contractions.values()))
     others = [r for r in body.stage if r not in known]
     return all(_folds(r, columns) for r in others)
@@ -236,6 +243,8 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
 def warpgroup_tilings(body: Body, own: Warpgroups) -> dict[Axis, Vector]:
     """Every combination of tiles of the path whose accumulators fit the registers."""
     options = {axis: _options(body, own, axis) for axis in body.axes}
+        elif own.row in free and not own.chain and forms(parts, own.row, deep, c.operand):
+            continue
     index = np.indices([len(o) for o in options.values()]).reshape(len(options), -1)
     tiles: dict[Axis, Vector] = {
         axis: np.array(sizes, dtype=float)[index[k]]
@@ -317,7 +326,9 @@ def _registers(
         2 if not own.chain and any(c.operand in EIGHTS for c in body.contractions.values()) else 1
     )
     fragments = tiles[own.row] / (64 * consumers)
-    total: Vector = fragments * (sums * _width(body, own, tiles) / 2 + packed / 4)
+    depth = max(own.steps.values(), default=0) if own.formed != NOTHING else 0
+    elements = depth * (len(own.formed.held) / 2 + own.formed.operand / 4)
+    total: Vector = fragments * (sums * _width(body, own, tiles) / 2 + packed / 4 + elements)
     return total
 
 
@@ -334,7 +345,7 @@ def _width(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
 
 def _in_turn(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:
     """Tiles few columns wide of products that are walked in steps."""
-    walked = any(axis.extent > step for axis, step in own.steps.items())
+    walked = any(axis.extent > step for axis, step in own.steps.items()) and own.formed == NOTHING
     narrow: npt.NDArray[np.bool_] = _width(body, own, tiles) <= TURNS[1]
     return narrow & walked
 
@@ -363,9 +374,9 @@ def _bytes(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> tuple[V
         for parts, _ in c.sides
         for t in parts
         if isinstance(t, Load) and len(parts) == 1
-    }
+    } | {t: t.buffer.dtype for t in own.formed.held}
     for load, operand in operands.items():
-        width = WIDTHS.get(operand, 2)
+        width = ELEMENTS.get(operand, 2)
         inner = product(load.coordinates[-1].free, tiles, one)
         outer = product(load.free, tiles, one) / inner
         held = np.ceil(inner * width / PANEL) * PANEL * outer

@@ -41,6 +41,8 @@ IN_TURN = 66  # the same where two warpgroups take tiles in turn: one's stalls a
 HIDDEN = 0.3  # share of a step's products that longer pointwise work does not hide
 COVERED = 0.15  # share of a step's pointwise work that longer products do not hide
 LONE = 0.6  # the same where one warpgroup has nobody to take turns with
+UNHIDDEN = 0.15  # share of a step's forming of operands that products do not hide, or the reverse
+ISSUE = 0.7  # instructions a cycle of a scheduler that forms operands
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
 PANEL_STEP = 0.08e-6  # of a product's step: its barriers, and the first product's latency
 TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
@@ -154,10 +156,13 @@ class _Pricing:
     def _product(self, multiply: Vector, compute: Vector) -> Vector:
         """Seconds of one tile: both warpgroups share it, or take tiles in turn."""
         multiply = np.maximum(multiply, self.counting.trips() * PANEL_STEP)
+        form = self._form()
         stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
         rate = np.where(self.budget.staged, 1, BY_THREADS) * STORED
         after = compute + STORE + stored / self.counting.blocks / rate
-        together = multiply / self._supply(REUSE) * np.where(self._double(), DOUBLE, 1) + after
+        supplied = multiply / self._supply(REUSE) * np.where(self._double(), DOUBLE, 1)
+        supplied = np.maximum(supplied, form) + UNHIDDEN * np.minimum(supplied, form)
+        together = supplied + after
         alone = multiply / self._supply(IN_TURN)
         # with one tile a block there are no turns to take
         turns = np.where(
@@ -165,6 +170,15 @@ class _Pricing:
         )
         found: Vector = np.where(self.budget.in_turn, turns, together)
         return found
+
+    def _form(self) -> Vector:
+        """Seconds of one tile's elements of rows and depth that are computed with in registers."""
+        own, rate = self.own, 128 * self.device.clock * ISSUE
+        depth = 1
+        for axis in own.steps:
+            depth *= axis.extent
+        elements: Vector = self.tiles[own.row] * depth
+        return elements * own.formed.instructions / rate
 
     def _chain(self, multiply: Vector, compute: Vector) -> Vector:
         """Seconds of one tile, in which products of one step hide the work of another."""

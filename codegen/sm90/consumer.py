@@ -41,6 +41,7 @@ from nautile.codegen.sm90.memory import (
     StoreTile,
     Stream,
     Tiles,
+    Unpack,
     WaitFull,
     WaitGroup,
     operations,
@@ -256,7 +257,18 @@ class Consumer(Role):
         self.held.issue(op, agreed(f"the product of {name}", blocks))
         self.open.append(product)
 
+    def _elements(self, box: Box, ring: Ring) -> Block | None:
+        """An ordinary read of a box, over at once."""
+        reading, block = self._reads(box, ring)
+        reading.end = self.actor.event()
+        return block
+
     def _read(self, box: Box, ring: Ring, product: _Product) -> Block | None:
+        reading, block = self._reads(box, ring)
+        product.readings.append(reading)
+        return block
+
+    def _reads(self, box: Box, ring: Ring) -> tuple[Reading, Block | None]:
         content = self._content(ring)
         if box not in ring.boxes:
             raise ScheduleError(f"{box.name} does not lie in {ring.name}")
@@ -265,8 +277,7 @@ class Consumer(Role):
         reading = Reading(self.actor.name)
         content.seen.setdefault(self.actor.number, set()).add(box.name)
         content.readings.append(reading)
-        product.readings.append(reading)
-        return content.block
+        return reading, content.block
 
     def _wait(self, pending: int, pinned: tuple[str, ...]) -> None:
         ending = self.groups[: max(0, len(self.groups) - pending)]
@@ -311,6 +322,8 @@ class Consumer(Role):
                 held.define(target, held.use(source, partial=True)[0].kept())
             case Pack(target, source):
                 held.define(target, self._current(source))
+            case Unpack(target, box, ring):
+                held.define(target, Value(self._elements(box, ring)))
             case Promote(target, source):
                 held.use(target, source)
                 held.define(target, Value())

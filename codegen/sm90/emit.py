@@ -14,6 +14,7 @@ from nautile.codegen.schedule.structure import (
     analyse,
 )
 from nautile.codegen.sm90.kernel import print_kernel
+from nautile.codegen.sm90.formed import formed
 from nautile.codegen.sm90.memory import RoleProgram
 from nautile.codegen.sm90.options import Options
 from nautile.codegen.sm90.plan import plan
@@ -72,7 +73,7 @@ def memory_program(program: TileProgram, options: Options | None = None) -> Role
 
 
 def _analysed(program: TileProgram) -> Structure:
-    return analyse(cut_depth(factor(program), exact=True), rows=FRAGMENT)
+    return formed(analyse(cut_depth(factor(program), exact=True), rows=FRAGMENT))
 
 
 def _refusal(program: TileProgram, error: UnsupportedError) -> LoweringError:

@@ -77,15 +77,15 @@ def _is_single(op: Stream) -> bool:
 def _overlapped(body: tuple[Operation, ...]) -> int:
     """Instructions of a 64-row fragment, at least, between the wait that leaves products in flight
     and the pinned wait after it."""
-    count, work = 0, 0
+    count, work, flying = 0, 0, False
     for op in body:
         match op:
             case WaitGroup(pending):
-                count = 0 if pending else count
+                count, flying = (0 if pending else count), pending > 0
             case Pointwise(_, Ref()):
                 pass  # a copy may cost nothing
             case Pointwise(target) | FoldRow(_, _, target):
                 count += target.columns // 2
-            case Pin():
+            case Pin() if flying:
                 work = max(work, count)
     return work

@@ -19,6 +19,7 @@ from nautile.codegen.memory import (
 )
 from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements
+from nautile.codegen.schedule.structure import UnsupportedError
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
 from nautile.codegen.sm90.expectation import expected
@@ -47,6 +48,7 @@ from nautile.codegen.sm90.memory import (
     Tiles,
     WaitEmpty,
     WaitFull,
+    Unpack,
     WaitGroup,
     operations,
 )
@@ -57,6 +59,7 @@ from nautile.codegen.sm90.store import LEADER, store, store_tile
 from nautile.codegen.sm90.text import show_memory
 from nautile.codegen.sm90.wgmma import wrappers
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.sm90.unpack import unpack
 from nautile.terms import Buffer
 
 __all__ = ["BODY", "print_kernel"]
@@ -254,6 +257,8 @@ def _values(ctx: Context, op: Operation) -> None:
             store_tile(ctx, op)
         case Store():
             store(ctx, op)
+        case Unpack():
+            unpack(ctx, op)
 
 
 # -- tiles ------------------------------------------------------------------------------------

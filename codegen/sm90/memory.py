@@ -25,6 +25,7 @@ Operation   ::= Tiles(body, first)               the output tiles of this block,
               | Issue(pairs, left, start)        asynchronous: accumulators += left x right
               | CommitGroup                      close the group of products issued so far
               | Promote(target, source)          target += source, in f32
+              | Unpack(target, box)              a box's elements of this warpgroup's rows, as f32
               | WaitGroup(pending, pinned)       all but so many groups are done; `pinned` registers
                                                  (written or read by products) are touched after it
               | Pin(source)                      what computed `source` stays before the next wait
@@ -91,6 +92,7 @@ __all__ = [
     "StoreTile",
     "Stream",
     "Tiles",
+    "Unpack",
     "WaitEmpty",
     "WaitFull",
     "WaitGroup",
@@ -215,6 +217,15 @@ class Promote:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpack:
+    """target = the elements of a box over rows and columns, where those of an accumulator lie."""
+
+    target: Fragment
+    box: Box
+    ring: Ring
+
+
+@dataclass(frozen=True, slots=True)
 class WaitGroup:
     """`pinned` names accumulators and packed fragments."""
 
@@ -297,6 +308,7 @@ Operation = (
     | CommitGroup
     | WaitGroup
     | Promote
+    | Unpack
     | Pin
     | PairStart
     | PairSync

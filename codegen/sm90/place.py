@@ -22,7 +22,7 @@ from nautile.codegen.types import interval
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Cast, Const, Index, Load, Term
 
-__all__ = ["View", "box", "columns", "stored"]
+__all__ = ["View", "box", "columns", "elements", "stored", "takes"]
 
 ALIGNMENT = 16  # bytes: strides and starts of views
 LARGEST_BOX = 256
@@ -47,13 +47,35 @@ class View:
 def box(structure: Structure, c: Contraction, name: str, outside: Axis) -> Box:
     """The box of a pure operand over its row or column axis and the contracted axis."""
     load = _loaded(structure, name, c.operand)
+    return _box(structure, name, load, c.axis, outside)
+
+
+def takes(structure: Structure, c: Contraction) -> bool:
+    """Whether a left operand is one tensor of the operand's type, or computed from other
+    contractions; else it is formed of elements."""
+    value = structure.operand(c.left.name)
+    if isinstance(value, Cast) and value.dtype == c.operand:
+        value = value.argument
+    plain = isinstance(value, Load) and value.buffer.dtype in ELEMENTS.get(c.operand, ())
+    return value is None or plain
+
+
+def elements(structure: Structure, load: Load, depth: Axis) -> Box | None:
+    """The box of elements over the rows and a depth, or None where the copy engine has none."""
+    try:
+        return _box(structure, load.buffer.name, load, depth, structure.row)
+    except UnsupportedError:
+        return None
+
+
+def _box(structure: Structure, name: str, load: Load, depth: Axis, outside: Axis) -> Box:
     form = offset(load)
-    inner = next((a for a in (c.axis, outside) if coefficient(form, a) == 1), None)
+    inner = next((a for a in (depth, outside) if coefficient(form, a) == 1), None)
     if inner is None:
         raise UnsupportedError(f"{load.buffer.name} is contiguous along no axis of its tile")
     if inner == outside and DTYPES[load.buffer.dtype].bytes != 2:
         raise UnsupportedError(f"{load.buffer.dtype} operands must be contiguous along the depth")
-    outer = outside if inner == c.axis else c.axis
+    outer = outside if inner == depth else depth
     rows, columns = structure.width(outer), structure.width(inner)
     if rows > LARGEST_BOX:
         raise UnsupportedError(f"a box of {rows} rows")

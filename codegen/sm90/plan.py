@@ -1,11 +1,13 @@
 """Structure -> memory program with roles: rings, the software pipeline, the order of operations.
 
-Three schedules of a loop, by its structure alone:
+Four schedules of a loop, by its structure alone:
 - lagged: products of operands from memory and nothing else. One group of products is in flight; a
   slot is released one block late.
 - skewed: one batch of products of operands from memory, work on them, and one batch whose left
   operand that work computes. The first batch of block j is issued before the second of block
   j - 1, so that the tensor cores run under the work; warpgroups issue in turn.
+- formed: products of left operands that are computed of elements in registers, while the group
+  before them is in flight, and folds of such elements.
 - in order: everything else; each batch is waited for.
 """
 
@@ -53,10 +55,12 @@ from nautile.codegen.sm90.streams import (
     Nest,
     batches,
     heavy_first,
+    is_formed,
     is_lagged,
     is_promoted,
     is_skewed,
     items,
+    nests,
     only_first_partial,
 )
 from nautile.codegen.sm90.values import IDENTITY, Values
@@ -125,7 +129,12 @@ class _Planner:
 
     def _stages(self) -> int:
         """The most slots of a ring."""
-        chain = any(b.computed(self.structure) for b in batches(self.root))
+        chain = any(
+            b.computed(self.structure)
+            for n in nests(self.root)
+            for b in n.batches
+            if not is_formed(self.structure, n)
+        )
         return self.options.stages or (2 if chain else 16)
 
     def _registers(self) -> tuple[int, int] | None:
@@ -219,7 +228,8 @@ class _Planner:
         """Whether a loop multiplies and computes, so that warpgroups do well to alternate."""
         if not self.options.turns or self.geometry.consumers == 1:
             return False
-        return bool(nest.batches) and not is_lagged(self.structure, nest)
+        free = is_lagged(self.structure, nest) or is_formed(self.structure, nest)
+        return bool(nest.batches) and not free
 
     def _item(self, item: Item, last: Ring | None) -> list[Operation]:
         """The operations of an item of the root; `last` is released with it."""
@@ -243,6 +253,8 @@ class _Planner:
         body = [*take, Fence(), *issues, CommitGroup(), WaitGroup(0, held), *free, *promotes]
         return [*(Clear(p.target) for p in promotes), self._stream(nest, (), body)]
 
+            case Nest() if is_formed(self.structure, item):
+                return [*self._formed(item), *done]
     def _lagged(self, nest: Nest) -> list[Operation]:
         batch = nest.batches[0]
         ring = self.placement.ring(batch)
@@ -273,6 +285,24 @@ class _Planner:
         partial = self._partial_first(nest)
         work0 = self._work(nest, True, True)
         work = self._work(nest, not partial, not self._descending(nest))
+    def _formed(self, nest: Nest) -> list[Operation]:
+        batch = nest.batches[0]
+        ring = self.placement.ring(batch)
+        if ring is None:
+            raise UnsupportedError("a loop over operands that do not move")
+        work: list[Operation] = []
+        for item in nest.items[:-1]:
+            work += self.values.operations(item, nest, placement=self.placement)
+        packs, packed = self.values.packs(batch)
+        issues, held = self.values.issues(batch, self.placement, "begun")
+        work += [*self.values.tails(batch, True), self.values.pin(nest, batch)]
+        multiply: list[Operation] = [*packs, Fence(), *issues, CommitGroup()]
+        free: list[Operation] = [WaitGroup(int(not packs), (*held, *packed)), Release(ring, 1)]
+        steps = [*work, *free, *multiply] if packs else [*multiply, *work, *free]
+        stream = self._stream(nest, (), [WaitFull(ring), *steps, Advance(ring)])
+        after: list[Operation] = [WaitGroup(0, (*held, *packed)), Release(ring, 1)]
+        return [*self._clears(nest), *_begins(issues), stream, *after, *self._settles(nest)]
+
         begin = [*take0, Fence(), *issue0, CommitGroup()]
         ahead = self._ahead(nest)
         first = [

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from nautile.codegen.kernel_text import identifier
-from nautile.codegen.schedule.structure import CapacityError, Contraction, Structure, statements
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Contraction,
+    Structure,
+    UnsupportedError,
+    statements,
+)
 from nautile.codegen.sm90.memory import (
     Advance,
     Box,
@@ -22,10 +28,10 @@ from nautile.codegen.sm90.memory import (
     WaitFull,
 )
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
-from nautile.codegen.sm90.place import box, stored
+from nautile.codegen.sm90.place import box, elements, stored
 from nautile.codegen.sm90.streams import Batch, Nest, nests
-from nautile.codegen.tile import Tile, Write
-from nautile.terms import Axis
+from nautile.codegen.tile import Read, Tile, Write
+from nautile.terms import Axis, Load
 
 __all__ = ["Placement", "cursor", "place"]
 
@@ -61,6 +67,12 @@ class Placement:
         ring = self.named[key]
         return next(b for b in ring.boxes if b.name == name), ring
 
+    def elements(self, s: Read) -> tuple[Box, Ring]:
+        """Where elements lie that are computed with in registers."""
+        key, name = self.found[0, s.target.name, ""]
+        ring = self.named[key]
+        return next(b for b in ring.boxes if b.name == name), ring
+
 
 def place(
     structure: Structure,
@@ -75,6 +87,9 @@ def place(
     for nest in nests(root):
         for batch in nest.batches:
             gathered.batch(batch, nest)
+        for item in nest.items:
+            if isinstance(item, Read):
+                gathered.elements(item, nest)
     gathered.share()
     if dynamic:
         gathered.boxes.setdefault(_STAY, [])
@@ -143,12 +158,27 @@ class _Gathered:
         value = self.structure.pure[tile.name]
         moves = any(a in value.free for a in (*nest.outer, *nest.axes))
         key = id(batch) if moves else _STAY
+        self._put(key, nest, made, (id(batch), tile.name, c.operand))
+
+    def elements(self, s: Read, nest: Nest) -> None:
+        """The box of elements that are computed with in registers: it moves with the product of its
+        loop."""
+        depth = self.structure.columns[s.target.name]
+        assert depth is not None
+        made = elements(self.structure, Load(s.buffer, s.coordinates), depth)
+        moves = any(a in c.free for c in s.coordinates for a in (*nest.outer, *nest.axes))
+        if made is None or (moves and len(nest.batches) != 1):
+            raise UnsupportedError(f"elements of {s.buffer.name} move with no product")
+        self._put(id(nest.batches[0]) if moves else _STAY, nest, made, (0, s.target.name, ""))
+
+    def _put(self, key: int, nest: Nest, made: Box, at: tuple[int, str, str]) -> None:
+        """A box into the ring of a key, if none is there that brings the same."""
         self.homes[key] = nest
         boxes = self.boxes.setdefault(key, [])
         same = next((b for b in boxes if _same(b, made)), None)
         if same is None:
             boxes.append(made)
-        self.found[id(batch), tile.name, c.operand] = (key, (same or made).name)
+        self.found[at] = (key, (same or made).name)
 
 
 def _same(a: Box, b: Box) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "contractions",
     "depends",
     "heavy_first",
+    "is_formed",
     "is_lagged",
     "is_promoted",
     "is_skewed",
@@ -73,7 +74,7 @@ class Nest:
         return [i for i in self.items if isinstance(i, Nest)]
 
 
-Item = Batch | Nest | Map | Fold | Write
+Item = Batch | Nest | Read | Map | Fold | Write
 
 
 def items(
@@ -91,15 +92,13 @@ def items(
         elif isinstance(s, Loop):
             found.append(_nest(structure, s, around))
         elif not is_pure(structure, s):
-            assert isinstance(s, (Map, Fold, Write))
+            assert isinstance(s, (Read, Map, Fold, Write))
             found.append(s)
     return found
 
 
 def is_pure(structure: Structure, s: Statement) -> bool:
-    if not isinstance(s, (Map, Read)):
-        return False
-    return isinstance(s, Read) or structure.operand(s.target.name) is not None
+    return isinstance(s, (Map, Read)) and structure.operand(s.target.name) is not None
 
 
 def _nest(structure: Structure, loop: Loop, around: tuple[Axis, ...]) -> Nest:
@@ -138,6 +137,17 @@ def is_lagged(structure: Structure, nest: Nest) -> bool:
         return False
     batch = nest.items[0]
     return not batch.computed(structure) and all(
+        nest.carries(c) and c.statement.repair is None for c in batch.contractions
+    )
+
+
+def is_formed(structure: Structure, nest: Nest) -> bool:
+    """Whether a loop sums products whose left operands are formed of elements that it reads, and
+    folds such elements beside them; nothing in it waits for the products."""
+    if nest.nests or len(nest.batches) != 1 or nest.items[-1] is not nest.batches[0]:
+        return False
+    batch = nest.batches[0]
+    return any(isinstance(i, Read) for i in nest.items) and all(
         nest.carries(c) and c.statement.repair is None for c in batch.contractions
     )
 

@@ -36,6 +36,7 @@ from nautile.codegen.sm90.memory import (
     StoreTile,
     Stream,
     Tiles,
+    Unpack,
     WaitEmpty,
     WaitFull,
     WaitGroup,
@@ -121,6 +122,8 @@ def _line(op: Operation) -> str:
             return f"wait group {pending}: {', '.join(pinned)}"
         case Promote(target, source):
             return f"promote {target.name} += {source.name}"
+        case Unpack(target, box):
+            return f"unpack {target.name} from {box.name}"
         case Pin(source):
             return f"pin {source.name}"
         case Mask(target, keep, constant):

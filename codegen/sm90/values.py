@@ -30,12 +30,13 @@ from nautile.codegen.sm90.memory import (
     Promote,
     Ring,
     StoreTile,
+    Unpack,
 )
 from nautile.codegen.sm90.place import columns, stored
 from nautile.codegen.sm90.rings import Placement
 from nautile.codegen.sm90.streams import Batch, Nest, contractions, walk_items
 from nautile.codegen.sm90.wgmma import DEPTH
-from nautile.codegen.tile import Fold, Loop, Map, Mma, Ref, Statement, Tile, Write
+from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, Write
 from nautile.codegen.types import carrier
 from nautile.terms import Apply, Cast, Const, Term, walk
 
@@ -100,6 +101,8 @@ class Values:
         at once. What one loop alone makes and reads does not live beside another's."""
         held: dict[int | None, int] = {None: 0}
         for a in self.accumulators:
+            if all(self._passing(name) for name, _ in a.parts):
+                continue
             homes = {self._home(name) for name, _ in a.parts}
             home = homes.pop() if len(homes) == 1 else None
             held[home] = held.get(home, 0) + a.registers
@@ -107,6 +110,13 @@ class Values:
             home = self._home(name)
             held[home] = held.get(home, 0) + packed.columns // 4
         return held.pop(None) + max(held.values(), default=0)
+
+    def _passing(self, name: str) -> bool:
+        """Whether a value's elements go into a fold one by one, and nowhere else."""
+        found = list(statements(self.structure.program.body))
+        made = any(isinstance(s, Map) and s.target.name == name for s in found)
+        readers = [s for s in found if name in reads(s)]
+        return made and len(readers) == 1 and isinstance(readers[0], Fold)
 
     def _home(self, name: str) -> int | None:
         """The number of the loop of the root outside which nothing makes or reads a value."""
@@ -165,7 +175,7 @@ class Values:
                 for c in item.contractions:
                     if c.statement.target.name == name:
                         return nest is None or not nest.carries(c)
-            elif isinstance(item, Map) and item.target.name == name:
+            elif isinstance(item, (Map, Read)) and item.target.name == name:
                 return True
         return False
 
@@ -283,8 +293,11 @@ class Values:
 
     def pin(self, nest: Nest, batch: Batch) -> Operation:
         """What must be computed before the wait: a sum of the row over the computed operand where
-        the nest has one, else the operand itself."""
+        the nest has one, else the operand itself; beside operands as they lie, the last fold."""
         left = batch.contractions[0].left
+        if not batch.computed(self.structure):
+            folds = [i for i in nest.items if isinstance(i, Fold)]
+            return Pin(self.fragment(folds[-1].target), False)
         for item in nest.items:
             sums = isinstance(item, Fold) and item.source == left and item.monoid == "sum"
             if isinstance(item, Fold) and sums and not self.settled(item, nest):
@@ -300,10 +313,19 @@ class Values:
     # -- other operations ---------------------------------------------------------------------
 
     def operations(
-        self, item: object, nest: Nest | None, *, masks: bool = True, tails: bool = True
+        self,
+        item: object,
+        nest: Nest | None,
+        *,
+        masks: bool = True,
+        tails: bool = True,
+        placement: Placement | None = None,
     ) -> list[Operation]:
-        """`masks`: blocks may be partial here; `tails`: they may leave the extent."""
+        """`masks`: blocks may be partial here; `tails`: they may leave the extent; elements of
+        boxes need a placement."""
         match item:
+            case Read() if placement is not None:
+                return [Unpack(self._array(item.target), *placement.elements(item))]
             case Map():
                 return [] if item.target.name in self.fused else self._map(item, nest, masks)
             case Fold():

@@ -35,6 +35,7 @@ def gemm(
     operand: str = "",
     out: str = "bf16",
     stored: str = "",
+    right: str = "",
     epilogue: Callable[[Term], Term] | None = None,
     bias: bool = False,
     residual: bool = False,
@@ -43,7 +44,8 @@ def gemm(
     batch: int = 0,
     group: int = 1,
 ) -> TileProgram:
-    """C = epilogue(sum over k of A B); `layout` gives the storage order of A and B."""
+    """C = epilogue(sum over k of A B); `layout` gives the storage order of A and B, `stored` and
+    `right` their types where these are not the operands'."""
     extents = {"m": m, "n": n, "k": k, "h": batch}
     axes = {name: Axis(name, 0, extent) for name, extent in extents.items()}
     stored = stored or dtype
@@ -62,7 +64,7 @@ def gemm(
 
     left_order, right_order = layout.split(",")
     read_a, a = read("A", left_order, stored)
-    read_b, b = read("B", right_order, stored, group)
+    read_b, b = read("B", right_order, right or stored, group)
     inner: list[object] = [read_a, read_b]
     if prologue:
         read_r, r = read("R", "m", "f32")

@@ -68,7 +68,7 @@ def test_no_two_variants_are_the_same() -> None:
 REFUSED: dict[str, tuple[Make, str, str]] = {
     "few rows": (lambda: P.gemm(64, 64, 64, (32, 64, 64)), "multiple of 64", CAPACITY),
     "odd strides": (lambda: P.gemm(128, 128, 132), "aligned to 16", "lowering"),
-    "values on their way": (lambda: P.gemm(128, 128, 128, prologue=True), "on its way", "lowering"),
+    "values on the right": (lambda: P.gemm(128, 128, 128, right="f32"), "rounded to", "lowering"),
     "pieces": (
         lambda: P.gemm(128, 128, 128, dtype="f32", operand="tf32"),
         "rounded to tf32",

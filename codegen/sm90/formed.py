@@ -1,0 +1,170 @@
+"""Left operands that are computed on their way, and folds beside a product, in registers.
+
+A left operand that is no tile as it lies (a cast, a product with factors of its row or depth, a
+gate) and a fold along the depth (a norm's sum of squares) become values over rows and the depth:
+their elements come from boxes of shared memory into registers, where an accumulator's columns
+would lie, and whatever registers can do is done with them. So a norm before a product is a fold
+beside it.
+
+```
+loop over c:  m = mma[c](x * g, W); r = sum[c](x * x)
+ ->           x' = read x; a = x' * g; m = mma[c](a, W); s = x' * x'; r = sum[c](s)
+```
+
+Elements of tensors that the copy engine does not bring as tiles over both axes are read where they
+lie. The rewrite is of the tile program; it means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from nautile.codegen.schedule.structure import (
+    Contraction,
+    Structure,
+    UnsupportedError,
+    statements,
+)
+from nautile.codegen.sm90.place import elements, takes
+from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Tile
+from nautile.codegen.types import carrier, dtype_of
+from nautile.terms import Apply, Axis, Cast, Load, Term, children, transform, walk
+
+__all__ = ["formed"]
+
+PACKED = ("bf16", "f16")  # operands that registers hold in pairs
+
+
+def formed(structure: Structure) -> Structure:
+    """The same program with such operands and folds as values of registers; itself where it has
+    none. UnsupportedError where elements cannot come so."""
+    lefts = [
+        c
+        for c in structure.contractions.values()
+        if c.operand in PACKED and not takes(structure, c)
+    ]
+    found = statements(structure.program.body)
+    folds = [s for s in found if isinstance(s, Fold) and structure.folded(s) is not None]
+    if not lefts and not folds:
+        return structure
+    made = _Forming(structure, {c.statement.target.name for c in lefts})
+    body = made.body(structure.program.body)
+    return replace(
+        structure,
+        program=replace(structure.program, body=body),
+        contractions={**structure.contractions, **made.contractions},
+        columns={**structure.columns, **made.columns},
+        deep={},
+    )
+
+
+@dataclass(slots=True)
+class _Forming:
+    """The rewrite of one program; `lefts` names the contractions whose left operand is formed."""
+
+    structure: Structure
+    lefts: set[str]
+    columns: dict[str, Axis | None] = field(default_factory=dict)
+    contractions: dict[str, Contraction] = field(default_factory=dict)
+
+    def body(self, body: Iterable[Statement]) -> tuple[Statement, ...]:
+        """The statements of one scope: elements are read once in each."""
+        done: list[Statement] = []
+        raws: dict[Load, Tile] = {}
+        lefts: dict[tuple[Term, str], Tile] = {}
+        for s in body:
+            match s:
+                case Loop(axis, inner, bounds):
+                    done.append(Loop(axis, self.body(inner), bounds))
+                case Mma() if s.target.name in self.lefts:
+                    done += self._product(s, raws, lefts)
+                case Fold() if (value := self.structure.folded(s)) is not None:
+                    made = self._formed(f"{s.target.name}_of", value, s.axis, raws, done)
+                    if not raws:
+                        raise UnsupportedError(f"nothing of {s.target.name} comes as tiles")
+                    done.append(replace(s, source=made))
+                case Map() if s.target.name in self.structure.deep:
+                    pass
+                case _:
+                    done.append(s)
+        return tuple(done)
+
+    def _product(
+        self, s: Mma, raws: dict[Load, Tile], lefts: dict[tuple[Term, str], Tile]
+    ) -> list[Statement]:
+        """The product after its left operand, which others of the scope may have, too."""
+        c = self.structure.contractions[s.target.name]
+        value = self.structure.operand(c.left.name)
+        assert value is not None
+        if isinstance(value, Cast) and value.dtype == c.operand:
+            value = value.argument  # the product rounds it
+        done: list[Statement] = []
+        if (value, c.operand) not in lefts:
+            name = f"{c.left.name}_in_{s.target.name}"
+            lefts[value, c.operand] = self._formed(name, value, c.axis, raws, done)
+            if not raws:
+                raise UnsupportedError(f"no elements of {c.left.name} come as tiles")
+        left = lefts[value, c.operand]
+        mma = replace(s, left=left) if s.left == c.left else replace(s, right=left)
+        self.contractions[s.target.name] = replace(c, statement=mma, left=left)
+        return [*done, mma]
+
+    def _formed(
+        self, name: str, value: Term, depth: Axis, raws: dict[Load, Tile], done: list[Statement]
+    ) -> Tile:
+        """A value over rows and a depth, after the elements that it is made of."""
+        value = self._unpacked(value, depth, raws, done)
+        tile = Tile(name, (self.structure.row, depth))
+        self.columns[name] = depth
+        done.append(Map(tile, value))
+        return tile
+
+    def _unpacked(
+        self, value: Term, depth: Axis, raws: dict[Load, Tile], done: list[Statement]
+    ) -> Term:
+        """The value with tiles of registers for the loads that boxes bring."""
+        row, whole = self.structure.row, _floats(value)
+        for load in dict.fromkeys(t for t in walk(value) if isinstance(t, Load)):
+            if load in raws or load not in whole or not {row, depth} <= load.free:
+                continue
+            if elements(self.structure, load, depth):
+                name = f"{load.buffer.name}_{len(self.columns)}"
+                raws[load] = Tile(name, (row, depth), _held(load))
+                self.columns[name] = depth
+                done.append(Read(raws[load], load.buffer, load.coordinates))
+
+        def step(t: Term) -> Term:
+            return Ref(raws[t]) if isinstance(t, Load) and t in raws else t
+
+        return transform(value, step)
+
+
+def _held(load: Load) -> str:
+    """The type of an element in registers: integers of a byte are floats there, exactly."""
+    return "f32" if load.buffer.dtype == "i8" else load.buffer.dtype
+
+
+def _floats(value: Term) -> set[Term]:
+    """The loads of floats, and those of integers of a byte that nothing but float arithmetic
+    reads."""
+    loads = {t for t in walk(value) if isinstance(t, Load)}
+    readers: dict[Term, list[Term]] = {t: [] for t in loads}
+    for term in walk(value):
+        for child in children(term):
+            if child in readers:
+                readers[child].append(term)
+    return {t for t in loads if carrier(t.buffer.dtype) == "f32" or _as_float(t, readers[t])}
+
+
+def _as_float(load: Load, readers: list[Term]) -> bool:
+    if load.buffer.dtype != "i8":
+        return False
+    return all(
+        (isinstance(r, Cast) and carrier(r.dtype) == "f32")
+        or (isinstance(r, Apply) and r.operation in _EXACT and dtype_of(r) == "f32")
+        for r in readers
+    )
+
+
+_EXACT = ("mul", "add", "sub", "div", "neg")

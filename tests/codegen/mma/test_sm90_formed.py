@@ -1,0 +1,197 @@
+"""Left operands computed on their way and folds beside a product, on the Hopper path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hopper_host
+import host
+import numpy as np
+import programs as P
+import pytest
+from test_kernels import agree, inputs, outputs
+
+from nautile.codegen.interpret import run_program
+from nautile.codegen.sm90.emit import emit_hopper, memory_program
+from nautile.codegen.sm90.memory import CommitGroup, Issue, Stream, Unpack, WaitGroup, operations
+from nautile.codegen.sm90.options import Options
+from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Tile, TileProgram, Write
+from nautile.dtypes import round_to
+from nautile.errors import LoweringError
+from nautile.terms import Axis, Buffer, Const, Index, Load, Term, apply
+
+needs_compiler = pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
+
+
+def normed(
+    m: int, n: int, k: int, tile: tuple[int, int, int], *, gain: bool = True, gates: int = 1
+) -> TileProgram:
+    """C = rsqrt(mean of A^2) * (A g) B^T, the norm's sum beside the product; `gates` of B."""
+    am, an, ak = Axis("m", 0, m), Axis("n", 0, n), Axis("k", 0, k)
+    a, g = Tile("a", (am, ak), "bf16"), Tile("g", (ak,), "bf16")
+    left = Tile("scaled", (am, ak)) if gain else a
+    square, total = Tile("square", (am, ak)), Tile("total", (am,))
+    body: list[Any] = [
+        Read(a, Buffer("A", (m, k), "bf16"), (Index(am), Index(ak))),
+        Map(square, P.mul(Ref(a), Ref(a))),
+        Fold(total, "sum", ak, square),
+    ]
+    if gain:
+        body += [
+            Read(g, Buffer("G", (k,), "bf16"), (Index(ak),)),
+            Map(left, P.mul(Ref(a), Ref(g))),
+        ]
+    sums: list[Tile] = []
+    for number in range(gates):
+        b, acc = Tile(f"b{number}", (an, ak), "bf16"), Tile(f"acc{number}", (am, an))
+        body.append(Read(b, Buffer(f"B{number}", (n, k), "bf16"), (Index(an), Index(ak))))
+        body.append(Mma(acc, left, b, (ak,), "bf16"))
+        sums.append(acc)
+    factor, y = Tile("factor", (am,)), Tile("y", (am, an))
+    mean = P.add(apply("div", Ref(total), Const(float(k))), 1e-5)
+    value: Term = Ref(sums[0])
+    for acc in sums[1:]:
+        value = P.mul(value, Ref(acc))
+    return TileProgram(
+        "normed",
+        {am: tile[0], an: tile[1], ak: tile[2]},
+        (am, an),
+        (
+            Loop(ak, tuple(body)),
+            Map(factor, apply("rsqrt", mean)),
+            Map(y, P.mul(value, Ref(factor))),
+            Write(Buffer("C", (m, n), "bf16"), (Index(am), Index(an)), y),
+        ),
+    )
+
+
+def turned(m: int, n: int, k: int, tile: tuple[int, int, int]) -> TileProgram:
+    """C = A' B^T, half of each row of A' from the other half of A: elements beside their places."""
+    program = P.gemm(m, n, k, tile, out="f32")
+    (loop, *rest) = program.body
+    assert isinstance(loop, Loop)
+    read = loop.body[0]
+    assert isinstance(read, Read)
+    row, depth = (c for c in read.coordinates if isinstance(c, Index))
+    there = apply("mod", apply("add", depth, Const(k // 2)), Const(k))
+    other, both = Tile("other", read.target.axes, "bf16"), Tile("both", read.target.axes)
+    mma = loop.body[-1]
+    assert isinstance(mma, Mma)
+    body = (
+        read,
+        loop.body[1],
+        Read(other, read.buffer, (row, there)),
+        Map(both, P.add(Ref(read.target), P.mul(Ref(other), 0.5))),
+        Mma(mma.target, both, mma.right, mma.axes, "bf16"),
+    )
+    return TileProgram(
+        "turned", program.tiles, program.grid, (Loop(loop.axis, body), *rest), program.masked
+    )
+
+
+Case = tuple[Callable[[], TileProgram], dict[str, Any], float]
+QUICK: dict[str, Case] = {
+    "norm beside a gated pair": (
+        lambda: normed(200, 72, 200, (128, 64, 64), gates=2),
+        {"blocks": 1},
+        8e-3,
+    ),
+    "f32 rows of two fragments": (
+        lambda: P.gemm(
+            300, 72, 136, (256, 64, 64), stored="f32", operand="bf16", right="bf16", out="f32"
+        ),
+        {},
+        1e-5,
+    ),
+    "bytes": (
+        lambda: P.gemm(136, 72, 144, stored="i8", operand="bf16", right="bf16", out="f32"),
+        {"blocks": 1},
+        1e-5,
+    ),
+}
+SLOW: dict[str, Case] = {
+    "factors of rows and depth": (
+        lambda: P.gemm(200, 136, 200, prologue=True, out="f32"),
+        {"blocks": 2},
+        2e-3,
+    ),
+    "contiguous rows": (
+        lambda: P.gemm(200, 136, 72, layout="km,kn", prologue=True, out="f32"),
+        {},
+        2e-3,
+    ),
+    "fp8 of two fragments": (
+        lambda: P.gemm(
+            264, 72, 144, (256, 64, 64), stored="f8e4m3", operand="bf16", right="bf16", out="f32"
+        ),
+        {},
+        1e-5,
+    ),
+    "norm alone": (lambda: normed(136, 136, 136, (128, 128, 64), gain=False), {}, 8e-3),
+    "three warpgroups": (lambda: normed(200, 72, 136, (192, 64, 64)), {"consumers": 3}, 8e-3),
+    "other places": (lambda: turned(128, 72, 128, (128, 64, 64)), {}, 1e-3),
+}
+
+
+def follows(name: str, case: Case, builds: Path) -> None:
+    make, given, tolerance = case
+    program, arrays = make(), inputs(make())
+    cuda = emit_hopper(program, Options(**given))
+    built = hopper_host.build([cuda], builds)
+    found = hopper_host.run(built, 0, cuda, {**arrays, **outputs(program)})
+    want = dict(arrays)
+    run_program([program], want)
+    for buffer in outputs(program):
+        agree(found[buffer], want[buffer], tolerance)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", QUICK)
+def test_formed_operands_follow_the_interpreter(name: str, builds: Path) -> None:
+    follows(name, QUICK[name], builds)
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_more_formed_operands_follow_the_interpreter(name: str, builds: Path) -> None:
+    follows(name, SLOW[name], builds)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_norm_and_its_product_against_plain_numpy(builds: Path) -> None:
+    program = normed(128, 72, 200, (128, 64, 64))
+    arrays = inputs(program)
+    cuda = emit_hopper(program)
+    given = {**arrays, **outputs(program)}
+    found = hopper_host.run(hopper_host.build([cuda], builds), 0, cuda, given)
+    a, g, b = (arrays[n].astype(np.float64) for n in ("A", "G", "B0"))
+    left = round_to(a * g, "bf16")
+    want = left @ b.T / np.sqrt(np.mean(a * a, 1, keepdims=True) + 1e-5)
+    agree(found["C"], want, 4e-3)
+
+
+def test_elements_are_formed_while_the_products_before_them_fly() -> None:
+    made = memory_program(normed(256, 128, 256, (128, 128, 64)))
+    (stream,) = (o for o in operations(made.consumer) if isinstance(o, Stream))
+    kinds = [type(o) for o in stream.body]
+    assert kinds.index(Unpack) < kinds.index(WaitGroup) < kinds.index(Issue)
+    assert CommitGroup not in kinds[: kinds.index(WaitGroup)]
+    assert sum(isinstance(o, Unpack) for o in stream.body) == 1  # for the norm and for the product
+
+
+def test_operands_of_which_nothing_comes_as_tiles_are_left_to_others() -> None:
+    program = P.gemm(prologue=True)
+    (loop, *rest) = program.body
+    assert isinstance(loop, Loop)
+    read = loop.body[0]
+    assert isinstance(read, Read)
+    odd = Buffer("A", (256, 257), "bf16")
+    body = (Read(read.target, odd, read.coordinates), *loop.body[1:])
+    changed = TileProgram("odd", program.tiles, program.grid, (Loop(loop.axis, body), *rest))
+    assert isinstance(Load(odd, read.coordinates), Term)
+    with pytest.raises(LoweringError, match="come as tiles"):
+        emit_hopper(changed)
