@@ -232,6 +232,8 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
         if any(reduces(t) for t in parts):
             if own.row not in free or not own.chain:
                 return False
+        elif own.row in free and not own.chain and forms(parts, own.row, deep, c.operand):
+            continue
         elif len(parts) > 1 or not lies(parts[0], tiled, deep, c.operand):
             return False
     return True
@@ -243,8 +245,6 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
 def warpgroup_tilings(body: Body, own: Warpgroups) -> dict[Axis, Vector]:
     """Every combination of tiles of the path whose accumulators fit the registers."""
     options = {axis: _options(body, own, axis) for axis in body.axes}
-        elif own.row in free and not own.chain and forms(parts, own.row, deep, c.operand):
-            continue
     index = np.indices([len(o) for o in options.values()]).reshape(len(options), -1)
     tiles: dict[Axis, Vector] = {
         axis: np.array(sizes, dtype=float)[index[k]]

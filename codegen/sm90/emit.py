@@ -13,8 +13,8 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     analyse,
 )
-from nautile.codegen.sm90.kernel import print_kernel
 from nautile.codegen.sm90.formed import formed
+from nautile.codegen.sm90.kernel import print_kernel
 from nautile.codegen.sm90.memory import RoleProgram
 from nautile.codegen.sm90.options import Options
 from nautile.codegen.sm90.plan import plan

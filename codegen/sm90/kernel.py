@@ -46,9 +46,9 @@ from nautile.codegen.sm90.memory import (
     StoreTile,
     Stream,
     Tiles,
+    Unpack,
     WaitEmpty,
     WaitFull,
-    Unpack,
     WaitGroup,
     operations,
 )
@@ -57,9 +57,9 @@ from nautile.codegen.sm90.parameters import maps, pointers
 from nautile.codegen.sm90.products import issue, keeps, wait
 from nautile.codegen.sm90.store import LEADER, store, store_tile
 from nautile.codegen.sm90.text import show_memory
+from nautile.codegen.sm90.unpack import unpack
 from nautile.codegen.sm90.wgmma import wrappers
 from nautile.codegen.source import CudaKernel
-from nautile.codegen.sm90.unpack import unpack
 from nautile.terms import Buffer
 
 __all__ = ["BODY", "print_kernel"]
@@ -233,6 +233,8 @@ def _values(ctx: Context, op: Operation) -> None:
             wait(ctx, op)
         case Promote():
             elements.promote(ctx, op)
+        case Unpack():
+            unpack(ctx, op)
         case Pin():
             elements.pin(ctx, op)
         case Mask():
@@ -257,8 +259,6 @@ def _values(ctx: Context, op: Operation) -> None:
             store_tile(ctx, op)
         case Store():
             store(ctx, op)
-        case Unpack():
-            unpack(ctx, op)
 
 
 # -- tiles ------------------------------------------------------------------------------------

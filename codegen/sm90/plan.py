@@ -241,6 +241,8 @@ class _Planner:
                 return [*self._lagged(item), *done]
             case Nest() if is_skewed(self.structure, item):
                 return self._skewed(item, done)
+            case Nest() if is_formed(self.structure, item):
+                return [*self._formed(item), *done]
             case Nest():
                 return [*self._sequence(item), *done]
         return self.values.operations(item, None)
@@ -253,8 +255,6 @@ class _Planner:
         body = [*take, Fence(), *issues, CommitGroup(), WaitGroup(0, held), *free, *promotes]
         return [*(Clear(p.target) for p in promotes), self._stream(nest, (), body)]
 
-            case Nest() if is_formed(self.structure, item):
-                return [*self._formed(item), *done]
     def _lagged(self, nest: Nest) -> list[Operation]:
         batch = nest.batches[0]
         ring = self.placement.ring(batch)
