@@ -19,7 +19,6 @@ from nautile.codegen.memory import (
 )
 from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements
-from nautile.codegen.schedule.structure import UnsupportedError
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
 from nautile.codegen.sm90.expectation import expected

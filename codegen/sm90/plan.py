@@ -273,18 +273,6 @@ class _Planner:
         begin = _begins(issues)
         return [*begin, *[PairSync()] * turn, stream, *[PairArrive()] * turn, *after]
 
-    def _skewed(self, nest: Nest, done: list[Operation]) -> list[Operation]:
-        scores, mixed = nest.batches
-        early, late = self.placement.ring(scores), self.placement.ring(mixed)
-        issue0, held0 = self.values.issues(scores, self.placement, "fresh")
-        packs, packed = self.values.packs(mixed)
-        issue1, held1 = self.values.issues(mixed, self.placement, "begun")
-        take0, free0 = cursor(early)
-        take1, free1 = cursor(late)
-        turn = self._in_turn(nest)
-        partial = self._partial_first(nest)
-        work0 = self._work(nest, True, True)
-        work = self._work(nest, not partial, not self._descending(nest))
     def _formed(self, nest: Nest) -> list[Operation]:
         batch = nest.batches[0]
         ring = self.placement.ring(batch)
@@ -303,6 +291,18 @@ class _Planner:
         after: list[Operation] = [WaitGroup(0, (*held, *packed)), Release(ring, 1)]
         return [*self._clears(nest), *_begins(issues), stream, *after, *self._settles(nest)]
 
+    def _skewed(self, nest: Nest, done: list[Operation]) -> list[Operation]:
+        scores, mixed = nest.batches
+        early, late = self.placement.ring(scores), self.placement.ring(mixed)
+        issue0, held0 = self.values.issues(scores, self.placement, "fresh")
+        packs, packed = self.values.packs(mixed)
+        issue1, held1 = self.values.issues(mixed, self.placement, "begun")
+        take0, free0 = cursor(early)
+        take1, free1 = cursor(late)
+        turn = self._in_turn(nest)
+        partial = self._partial_first(nest)
+        work0 = self._work(nest, True, True)
+        work = self._work(nest, not partial, not self._descending(nest))
         begin = [*take0, Fence(), *issue0, CommitGroup()]
         ahead = self._ahead(nest)
         first = [
