@@ -1,4 +1,5 @@
-"""Every kernel of the shipped examples compiles for sm_80, sm_90 and sm_120 without spills."""
+"""Every kernel of the shipped examples compiles for sm_80, sm_89, sm_90, sm_100 and sm_120 without
+spills."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from nautile.worker import Worker
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
-ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 QUICK = ("attention", "softmax", "layernorm", "gemm", "swiglu")
 
 
