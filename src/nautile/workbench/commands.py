@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nautile.cli_options import Dims, Files, Json, Numerics, Rows, Seconds, Target, sizes_of
+from nautile.errors import InputError
+from nautile.worker import Worker
 
 if TYPE_CHECKING:
     from nautile.rules.law import Rule
@@ -25,6 +28,7 @@ Packs = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the workbench's commands to the app of `nautile rules`."""
     app.command("profile")(_profile)
+    app.command("why")(_why)
 
 
 def _profile(
@@ -73,3 +77,36 @@ def _laws(packs: list[Path] | None, numerics: str) -> tuple[Rule, ...]:
     Options(numerics=numerics)
     own = rules.load([str(p) for p in packs or []]) if packs else ()
     return rules.select((*rules.load(None), *own), NUMERICS[numerics])
+
+
+def _why(
+    rule: Annotated[str, typer.Argument(help="RULE or PACK:RULE.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="An expression file.", show_default=False)],
+    packs: Packs = None,
+    dims: Dims = "",
+    numerics: Numerics = "real",
+    as_json: Json = False,
+) -> None:
+    """Where a rule came closest to a match in a file's programs, and which premise failed."""
+    from .show import why_text
+    from .why import why
+
+    wanted = _named(rule, packs)
+    laws = _laws(packs, numerics)
+    with Worker() as worker:
+        for program in _programs([file], dims):
+            answer = why(wanted, program, laws, worker=worker)
+            allowed = wanted in laws
+            shown = why_text(answer, program, None if allowed else wanted.numerics)
+            print(json.dumps(answer.as_dict() | {"allowed": allowed}) if as_json else shown)
+
+
+def _named(name: str, packs: list[Path] | None) -> Rule:
+    """The rule of that name. Raises InputError with the nearest known name."""
+    rules_ = _laws(packs, "fast")
+    found = [r for r in rules_ if name in (r.name, f"{r.pack}:{r.name}")]
+    if not found:
+        near = get_close_matches(name.rpartition(":")[2], [r.name for r in rules_], 1)
+        hint = f"; did you mean {near[0]}?" if near else "; see `nautile rules list`"
+        raise InputError(f"no rule {name!r}{hint}", code="unknown-name")
+    return found[0]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nautile.terms import Program
 
 from .profile import Profile, RuleProfile
+from .why import Answer, Attempt, Place
 
-__all__ = ["profile_text"]
+__all__ = ["profile_text", "why_text"]
 
 
 def profile_text(found: Profile, top: int | None = None) -> str:
@@ -51,3 +55,65 @@ def _ends(found: Profile, fired: int) -> Iterator[str]:
 
 def _wrapped(head: str, text: str) -> str:
     return textwrap.fill(head + text, 100, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def why_text(answer: Answer, program: Program, barred: str | None = None) -> str:
+    """Whether a rule fired in a program, else where it came closest. `barred` is the rule's class,
+    where the numerics do not allow it."""
+    lines = [f"{answer.program}: {answer.rule}   {answer.law}"]
+    if barred is not None:
+        lines.append(f"  is left out: its class is {barred}")
+    at = answer.closest
+    if answer.matches:
+        lines.append(f"  fires: {_count(answer.matches, 'match', 'es')} while saturating")
+        if at.failures or at.absent is not None:
+            return "\n".join(
+                [*lines, "  (of what it matched, laws have dropped the left sides since)"]
+            )
+    elif not at.failures and at.absent is None:
+        lines.append("  could fire here, but was not applied")
+    elif at.absent is None:
+        lines.append(
+            f"  never fires; closest, with {_count(len(at.failures), 'failing condition')}:"
+        )
+    else:
+        part = f"{at.found} of the {at.parts} parts of its pattern are there"
+        lines.append(f"  never fires: no term has the form of its left side; {part}")
+    return "\n".join([*lines, *_where(at, program), *_failures(at)])
+
+
+def _where(at: Attempt, program: Program) -> Iterator[str]:
+    if at.place is not None:
+        yield f"  at {_shown(at.place, program)}"
+    for name, bound in at.bindings.items():
+        yield f"    {name} = {bound if isinstance(bound, str) else bound.term}"
+
+
+def _failures(at: Attempt) -> Iterator[str]:
+    for failure in at.failures:
+        if failure.tried:
+            yield f"  fails: {failure.condition}"
+            yield f"         {failure.reason}"
+    untried = [failure.condition for failure in at.failures if not failure.tried]
+    if untried:
+        yield f"  not tried, as nothing binds their names: {'; '.join(untried)}"
+    if at.absent is not None:
+        yield f"  absent: {at.absent}"
+
+
+def _shown(place: Place, program: Program) -> str:
+    if place.line is None:
+        by = f" (made by {', '.join(place.makers)})" if place.makers else ""
+        return f"{place.term}{by}"
+    return f"{place.term}\n     {program.filename}:{place.line}: {_quoted(program, place.line)}"
+
+
+def _quoted(program: Program, line: int) -> str:
+    """The line of the program's file, where that can be read."""
+    path = Path(program.filename)
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _count(n: int, noun: str, many: str = "s") -> str:
+    return f"{n} {noun}{many if n != 1 else ''}"
