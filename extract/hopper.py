@@ -193,10 +193,11 @@ Walks = tuple[Axis | None, Mapping[Axis, int]]
 
 def _product(tensor: list[Contraction]) -> Walks | None:
     """Contractions over the same axes: one is walked in steps of a panel; of several the longest
-    that a tile holds is whole, and the others are walked one by one."""
+    that a tile holds is whole, and the others are walked one by one. Of contractions over an axis
+    each the longest is walked so, and the others are whole."""
     axes = set(tensor[0].axes)
     if any(set(c.axes) != axes for c in tensor):
-        return None
+        return _beside(tensor)
     if len(axes) == 1:
         return None, dict.fromkeys(axes, PANEL // max(WIDTHS[c.operand] for c in tensor))
     held = [a for a in axes if a.extent <= WIDEST]
@@ -204,6 +205,16 @@ def _product(tensor: list[Contraction]) -> Walks | None:
         return None
     inner = max(held, key=lambda a: (a.extent, a))
     return None, {a: _whole(a) if a == inner else 1 for a in axes}
+
+
+def _beside(tensor: list[Contraction]) -> Walks | None:
+    """A product, and short ones beside it."""
+    depths = {c.axes[0]: WIDTHS[c.operand] for c in tensor}
+    longest = max(depths, key=lambda a: (a.extent, a))
+    short = [a for a in depths if a != longest]
+    if any(len(c.axes) > 1 for c in tensor) or any(a.extent > WIDEST for a in short):
+        return None
+    return None, {longest: PANEL // depths[longest]} | {a: _whole(a) for a in short}
 
 
 def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:

@@ -53,6 +53,7 @@ from nautile.codegen.sm90.streams import (
     Batch,
     Item,
     Nest,
+    after_loops,
     batches,
     heavy_first,
     is_formed,
@@ -152,10 +153,19 @@ class _Planner:
     def _producer(self, dynamic: bool) -> tuple[Operation, ...]:
         body: list[Operation] = []
         stay = self.placement.stay
-        if stay is not None:
-            body += [WaitEmpty(stay), Fill(stay), Advance(stay)]
-        body += [fill for nest in self.root.nests for fill in self._fills(nest)]
+        staying: list[Operation] = (
+            [] if stay is None else [WaitEmpty(stay), Fill(stay), Advance(stay)]
+        )
+        moving = [fill for nest in self.root.nests for fill in self._fills(nest)]
+        body += [*moving, *staying] if self._stays_late(dynamic) else [*staying, *moving]
         return (Tiles("dynamic" if dynamic else "static", tuple(body), stay),)
+
+    def _stays_late(self, dynamic: bool) -> bool:
+        """Whether what stays is read after all loops alone: then the next tile's moving operands
+        need not wait until it has been."""
+        return not dynamic and after_loops(
+            self.root, list(filter(self._uses_stay, self.root.items))
+        )
 
     def _fills(self, nest: Nest) -> list[Operation]:
         """A stream that fills every slot of a nest, in the order in which it is read."""
@@ -198,10 +208,13 @@ class _Planner:
         using = [i for i in self.root.items if self._uses_stay(i)]
         if stay is not None and not using:
             body += [Release(stay), Advance(stay)]
+        late = self._stays_late(dynamic)
         for item in self.root.items:
             last = stay if using and item is using[-1] else None
+            if stay is not None and late and item is using[0]:
+                body.append(WaitFull(stay))
             body += self._item(item, last)
-        if stay is not None and not self.begin:
+        if stay is not None and not self.begin and not late:
             body.insert(0, WaitFull(stay))
         nest = alone(self.structure, self.root)
         if self.geometry.alternate and nest is not None:

@@ -42,7 +42,7 @@ def _cluster(structure: Structure, root: Nest, options: Options) -> int:
     wanted = options.cluster or 1
     row, nests = structure.row, root.nests
     tiles = -(-row.extent // structure.program.tiles[row])
-    walks = len(nests) == 1 and not root.batches and is_lagged(structure, nests[0])
+    walks = len(nests) == 1 and is_lagged(structure, nests[0])
     whole = walks and nests[0].bounds == Bounds() and tiles % wanted == 0
     return wanted if whole and not options.dynamic else 1
 

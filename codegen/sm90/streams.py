@@ -23,6 +23,7 @@ __all__ = [
     "Batch",
     "Item",
     "Nest",
+    "after_loops",
     "batches",
     "contractions",
     "depends",
@@ -175,6 +176,12 @@ def is_skewed(structure: Structure, nest: Nest) -> bool:
         and not any(depends(i, made) for i in nest.items)
         and not any(isinstance(i, Write) for i in nest.items)
     )
+
+
+def after_loops(root: Nest, chosen: list[Item]) -> bool:
+    """Whether some items are chosen, and all stand after every loop of the root."""
+    last = max((n for n, i in enumerate(root.items) if isinstance(i, Nest)), default=-1)
+    return bool(chosen) and all(item in root.items[last + 1 :] for item in chosen)
 
 
 def depends(item: Item, names: set[str]) -> bool:

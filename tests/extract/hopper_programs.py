@@ -20,7 +20,7 @@ from nautile.terms import (
     apply,
 )
 
-__all__ = ["attention", "gelu", "product", "softcap"]
+__all__ = ["attention", "beside", "gelu", "product", "softcap"]
 
 Outputs = tuple[Output, ...]
 
@@ -44,6 +44,20 @@ def product(
     term = epilogue(once("B"), columns)
     if gated:
         term = apply("mul", apply("mul", term, apply("sigmoid", term)), once("U"))
+    return (Output(Buffer("C", (m, n), "bf16"), (rows, columns), term),)
+
+
+def beside(m: int, n: int, k: int, r: int) -> Outputs:
+    """C[m, n] = sum[k](A[m, k] * B[n, k]) + 2 sum[r](U[m, r] * V[n, r])."""
+    rows, columns = Axis("m", 0, m), Axis("n", 0, n)
+
+    def once(left: str, right: str, depth: Axis) -> Term:
+        a = Load(Buffer(left, (m, depth.extent), "bf16"), (Index(rows), Index(depth)))
+        b = Load(Buffer(right, (n, depth.extent), "bf16"), (Index(columns), Index(depth)))
+        return Reduce("sum", depth, apply("mul", a, b))
+
+    short = apply("mul", Const(2.0), once("U", "V", Axis("r", 0, r)))
+    term = apply("add", once("A", "B", Axis("k", 0, k)), short)
     return (Output(Buffer("C", (m, n), "bf16"), (rows, columns), term),)
 
 

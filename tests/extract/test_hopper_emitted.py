@@ -15,7 +15,7 @@ from nautile.extract.body import analyse
 from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.roofline import schedules
 
-from .hopper_programs import Outputs, attention, gelu, product, softcap
+from .hopper_programs import Outputs, attention, beside, gelu, product, softcap
 from .test_hopper import HOPPER, OPERANDS, contraction
 
 NONE = Prediction(0.0, "dram", 0, 0, 0, 0, 0, 0, 0, 0)
@@ -44,6 +44,8 @@ PROGRAMS: dict[str, Outputs] = {
     "odd": product(1000, 776, 520),
     "gelu": product(4096, 4096, 4096, epilogue=gelu),
     "gated": product(4096, 14336, 4096, gated=True),
+    "beside": beside(4096, 4096, 4096, 16),
+    "beside, odd": beside(1000, 776, 520, 72),
     "fp8": product(4096, 4096, 4096, "f8e4m3"),
     "tf32": product(4096, 4096, 4096, "tf32"),
     "attention": attention(4096, 128, heads=4, group=4),

@@ -127,6 +127,34 @@ def gated(
     )
 
 
+def beside(
+    m: int = 256, n: int = 136, k: int = 200, r: int = 16, tile: tuple[int, int] = (128, 128)
+) -> TileProgram:
+    """A B + 2 U V: a walked product, and a short one of another depth beside it."""
+    am, an, ak, ar = Axis("m", 0, m), Axis("n", 0, n), Axis("k", 0, k), Axis("r", 0, r)
+    sums = []
+    bodies: list[list[object]] = []
+    for x, y, depth in (("A", "B", ak), ("U", "V", ar)):
+        a, b = Tile(x.lower(), (am, depth), "bf16"), Tile(y.lower(), (an, depth), "bf16")
+        acc = Tile(f"acc_{x}", (am, an))
+        read = Read(a, Buffer(x, (m, depth.extent), "bf16"), (Index(am), Index(depth)))
+        other = Read(b, Buffer(y, (n, depth.extent), "bf16"), (Index(an), Index(depth)))
+        bodies.append([read, other, Mma(acc, a, b, (depth,), "bf16")])
+        sums.append(Ref(acc))
+    out = Tile("c", (am, an))
+    return TileProgram(
+        "beside",
+        {am: tile[0], an: tile[1], ak: 64, ar: 16},
+        (am, an),
+        (
+            Loop(ak, tuple(bodies[0])),  # type: ignore[arg-type]
+            *bodies[1],  # type: ignore[arg-type]
+            Map(out, add(sums[0], mul(sums[1], 2.0))),
+            Write(Buffer("C", (m, n), "bf16"), (Index(am), Index(an)), out),
+        ),
+    )
+
+
 Score = Callable[[Term, Term, Term, Term], Term]
 
 

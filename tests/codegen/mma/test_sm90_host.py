@@ -36,6 +36,7 @@ QUICK: dict[str, Case] = {
     "few rows, the others columns": (lambda: P.gemm(24, 136, 200, (32, 64, 64)), {}, 4e-3),
     "fewer rows than a tile": (lambda: P.gemm(24, 72, 200, (64, 32, 64)), {}, 4e-3),
     "gated pair": (lambda: P.gated(128, 136, 136, (128, 64, 64)), {}, 4e-3),
+    "a short product beside another": (lambda: P.beside(), {"blocks": 2, "cluster": 2}, 4e-3),
     "a cluster, turns": (
         lambda: P.gemm(200, 264, 392, (128, 128, 64)),
         {"blocks": 2, "cluster": 2},
