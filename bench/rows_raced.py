@@ -206,6 +206,7 @@ def _loaded(folder: Path, variant: dict[str, Any]) -> Callable[[Arrays], None]:
     def launch(arrays: Arrays) -> None:
         pointers = [arrays[n].data.ptr for n in names]
         call = overlapping(kernel, grid, (*block, 1, 1), shared, pointers)
+        assert call is not None, "the driver has no overlapping launches"
         call(cp.cuda.get_current_stream().ptr)
 
     return launch

@@ -172,6 +172,7 @@ class _Stream:
 class _Kernel:
     def __init__(self, machine: Machine, name: str) -> None:
         self.machine, self.name = machine, name
+        self.kernel = SimpleNamespace(ptr=1 + len(machine.loaded))
         self.max_dynamic_shared_size_bytes = 0
 
     def __call__(self, grid: Any, block: Any, arguments: Any, *, shared_mem: int) -> None:

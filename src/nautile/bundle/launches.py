@@ -6,7 +6,8 @@ Implementation ::= schedule (text for people), kernels [Kernel]        run one a
 Kernel         ::= kernel (its symbol), source (file), cubins {architecture: file}, grid [x, y, z],
                    threads, shared_bytes, maps [TensorMap], arguments [buffer names], counters
                    (words of i32), options [NVRTC options], architecture (the lowest that it
-                   needs), zeroed [buffer names]
+                   needs), zeroed [buffer names], overlaps (optional: it waits for the kernels
+                   before it on the device)
 TensorMap      ::= buffer, dtype, extents, strides, box, swizzle, offset   (see codegen/source.py)
 ```
 
@@ -87,6 +88,7 @@ class Kernel:
     zeroed: tuple[str, ...] = ()
     maps: tuple[TensorMap, ...] = ()
     counters: int = 0
+    overlaps: bool = False
 
     @property
     def buffers(self) -> frozenset[str]:
@@ -165,7 +167,16 @@ def _kernel(row: Mapping[str, Any], where: str) -> Kernel:
         zeroed=names(row, "zeroed", where),
         maps=maps,
         counters=count(row, "counters", 0, MAX_COUNTERS, where),
+        overlaps=_flag(row, "overlaps", where),
     )
+
+
+def _flag(row: Mapping[str, Any], field: str, where: str) -> bool:
+    """True or false; false where the field is missing."""
+    value = row.get(field, False)
+    if not isinstance(value, bool):
+        raise wrong(f"{where}.{field}", value, "true or false")
+    return value
 
 
 def _grid(row: Mapping[str, Any], where: str) -> tuple[int, int, int]:

@@ -269,6 +269,7 @@ def _kernel(kernel: CudaKernel, made: Mapping[str, Compiled], files: _Files) -> 
         zeroed=kernel.zeroed,
         maps=kernel.maps,
         counters=kernel.counters,
+        overlaps=kernel.overlaps,
     )
 
 

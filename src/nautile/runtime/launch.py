@@ -7,7 +7,7 @@ launches, as often as wanted, and becomes a CUDA graph by `graph`. Needs NumPy a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -23,8 +23,9 @@ from nautile.runtime import arrays
 from nautile.runtime.arrays import View
 from nautile.runtime.device import cupy, device_name, require, stream_of
 from nautile.runtime.graph import Graph, captured
-from nautile.runtime.loading import first_able, load
+from nautile.runtime.loading import first_able, load, may_overlap
 from nautile.runtime.maps import tensor_map
+from nautile.runtime.overlap import overlapping
 from nautile.runtime.record import Record
 
 __all__ = ["Call", "Program", "program_of"]
@@ -55,7 +56,10 @@ class Call:
             for step in chain.from_iterable(rows):
                 for pointer, nbytes in step.cleared:
                     cupy().cuda.runtime.memsetAsync(pointer, 0, nbytes, on.ptr)
-                step.kernel(step.grid, step.block, step.arguments, shared_mem=step.shared)
+                if step.begin is not None:
+                    step.begin(on.ptr)
+                else:
+                    step.kernel(step.grid, step.block, step.arguments, shared_mem=step.shared)
         return self.outputs
 
     def graph(self) -> Graph:
@@ -69,6 +73,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
+    """A kernel's launch. `begin` launches on a stream's handle one that may begin while the kernel
+    before it drains."""
+
     kernel: Any
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -76,6 +83,7 @@ class _Step:
     arguments: tuple[Any, ...]
     cleared: tuple[tuple[int, int], ...]
     counters: Any = None
+    begin: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,26 +229,31 @@ class Program:
         def steps(way: int) -> tuple[_Step, ...]:
             kernels = enumerate(launch.implementations[way].kernels)
             keys = ((k, (number, way, place, device)) for place, k in kernels)
-            return tuple(self._step(k, self._kernel(k, key), owners) for k, key in keys)
+            return tuple(self._step(k, self._kernel(k, key), owners, device) for k, key in keys)
 
         every = range(len(launch.implementations))
         order = sorted(every, key=lambda way: way != pick) if choice is None else [choice]
         return first_able(launch, device, steps, order)
 
-    def _step(self, kernel: Kernel, loaded: Any, owners: Mapping[str, View]) -> _Step:
+    def _step(self, kernel: Kernel, loaded: Any, owners: Mapping[str, View], device: int) -> _Step:
         maps = [tensor_map(view, owners[view.buffer].pointer) for view in kernel.maps]
         pointers = [owners[n].pointer for n in kernel.arguments]
         counters = cupy().zeros(kernel.counters, dtype="int32") if kernel.counters else None
         if counters is not None:
             pointers.append(counters.data.ptr)
+        block = (kernel.threads, 1, 1)
+        begin = None
+        if may_overlap(kernel, device):
+            begin = overlapping(loaded, kernel.grid, block, kernel.shared_bytes, pointers)
         return _Step(
             loaded,
             kernel.grid,
-            (kernel.threads, 1, 1),
+            block,
             kernel.shared_bytes,
             (*maps, *map(np.uint64, pointers)),
             tuple((owners[n].pointer, self.buffers[n].nbytes) for n in kernel.zeroed),
             counters,
+            begin,
         )
 
     def _kernel(self, kernel: Kernel, key: tuple[int, int, int, int]) -> Any:

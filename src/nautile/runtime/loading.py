@@ -11,9 +11,10 @@ from nautile.bundle.read import Loaded
 from nautile.errors import BundleError, LaunchError, NautileError
 from nautile.runtime.device import cupy, fitting, shared_limit, source_runs_on
 
-__all__ = ["coded_for", "first_able", "load", "unable"]
+__all__ = ["coded_for", "first_able", "load", "may_overlap", "unable"]
 
 T = TypeVar("T")
+OVERLAPPING = 90  # the compute capability from which a kernel can wait for those before it
 
 
 def first_able(
@@ -67,6 +68,14 @@ def coded_for(way: Implementation, device: int) -> bool:
     """Whether there is machine code for the device of all kernels of an implementation."""
     capability = _capability(device)
     return all(fitting(k.cubins, capability) for k in way.kernels)
+
+
+def may_overlap(kernel: Kernel, device: int) -> bool:
+    """Whether the kernel may begin while the one before it drains: it waits on the device, in
+    machine code of an architecture that can. What is cleared before it is no kernel."""
+    capability = _capability(device)
+    able = kernel.overlaps and not kernel.zeroed and not kernel.maps
+    return able and capability >= OVERLAPPING and bool(fitting(kernel.cubins, capability))
 
 
 def load(bundle: Loaded, kernel: Kernel, device: int) -> Any:

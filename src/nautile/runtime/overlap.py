@@ -2,7 +2,8 @@
 
 `cuLaunchKernelEx` with the attribute of programmatic stream serialization (CUDA driver API 11.8,
 "Execution Control"; sm_90), called through ctypes: CuPy's launcher takes no attributes. Only a
-kernel that waits for its predecessors on the device itself may be launched so.
+kernel that waits for its predecessors on the device itself may be launched so; launched in another
+way, it finds them done.
 """
 
 from __future__ import annotations
@@ -46,15 +47,17 @@ class _Configuration(ctypes.Structure):
 
 def overlapping(
     kernel: Any, grid: Sequence[int], block: Sequence[int], shared: int, pointers: Sequence[int]
-) -> Callable[[int], None]:
+) -> Callable[[int], None] | None:
     """The launch of a CuPy kernel on device pointers, as a function of the stream's handle. What it
-    needs is laid out now, so that a call is one call of the driver. LaunchError where the driver
-    does not know such launches."""
-    launch = _launcher()
+    needs is laid out now, so that a launch is one call of the driver. None where the driver does
+    not know such launches, or CuPy does not tell the kernel's handle: other launches do as well."""
+    launch, function = _launcher(), getattr(getattr(kernel, "kernel", None), "ptr", None)
+    if launch is None or function is None:
+        return None
     values = [ctypes.c_uint64(p) for p in pointers]
     arguments = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
     attribute = _Attribute(_SERIALIZATION, b"", 1, b"")
-    handle = ctypes.c_void_p(kernel.kernel.ptr)
+    handle = ctypes.c_void_p(function)
     made = _Configuration((*grid,), (*block,), shared, None, ctypes.pointer(attribute), 1)
 
     def call(stream: int, kept: Any = (values, attribute, kernel)) -> None:
@@ -68,14 +71,11 @@ def overlapping(
 
 @cache
 def _launcher() -> Any:
-    """The driver's function."""
+    """The driver's function; None where there is none."""
     try:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         launch = library.cuLaunchKernelEx
-    except (OSError, AttributeError) as error:
-        raise LaunchError(
-            f"the CUDA driver has no overlapping launches ({error}); 11.8 or later does",
-            code="launch",
-        ) from error
+    except (OSError, AttributeError):
+        return None
     launch.restype = ctypes.c_int
     return launch
