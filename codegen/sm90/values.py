@@ -18,7 +18,7 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
-from nautile.codegen.sm90.accuracy import absolute, bounded
+from nautile.codegen.sm90.accuracy import absolute, bounded, logistic
 from nautile.codegen.sm90.memory import (
     Accumulator,
     Box,
@@ -360,6 +360,8 @@ class Values:
 
     def _value(self, s: Map, value: Term) -> Term:
         value = reciprocals(self.structure.inline(value), self.structure.columns[s.target.name])
+        if not self.precise or s.target.name in self.narrow:
+            value = logistic(value)
         if s.target.name in self.narrow & self.absolute:
             value = bounded(value)
         narrow = carrier(s.target.dtype) != s.target.dtype

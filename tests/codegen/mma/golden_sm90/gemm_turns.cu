@@ -28,7 +28,7 @@
 //       pair arrive
 //       wait group 0: acc
 //       release A_B of 1 block before
-//       store tile C <- (((acc + bias[n]) * 0.5) * (tanh((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * (acc + bias[n])) * 0.044715)) * 0.7978846)) + 1))
+//       store tile C <- ((acc + bias[n]) * sigmoid((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * (acc + bias[n])) * 0.044715)) * 1.595769)))
 //       skip A_B, tiles between
 extern "C" __global__ void __launch_bounds__(384, 1)
 k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_B, const __grid_constant__ nt_map map_C, const nt_u16* __restrict__ g_0_bias) {
@@ -120,7 +120,7 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
       nt_named_arrive(3 + (w == 1 ? 0 : w + 1), 256);
       nt_wgmma_wait0_f64_f64(t_acc[0], t_acc[1]);
       if (lane == 0) nt_barrier_arrive(empty_A_B + 8 * (slot_A_B == 0 ? 4 : slot_A_B - 1));
-      // C = (((acc + bias[n]) * 0.5) * (tanh((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * 
+      // C = ((acc + bias[n]) * sigmoid((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * (acc +
       {
         const nt_u32 staging = shared + 163840 + w * 32768;
         const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);
@@ -145,7 +145,7 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
                   const float x0 = t_acc[e >> 1][4 * j + 2 * (e & 1) + q] + (nt_f32_of_bf16((nt_u16)(w0[(q) >> 1] >> ((q) & 1) * 16)));
-                  v[e >> 1][4 * half + 2 * (e & 1) + q] = (x0 * 0.5f) * ((nt_tanh_fast(((x0 + (((x0 * x0) * x0) * 0.044715f)) * 0.7978846f))) + 1.0f);
+                  v[e >> 1][4 * half + 2 * (e & 1) + q] = x0 * (nt_sigmoid_fast(((x0 + (((x0 * x0) * x0) * 0.044715f)) * 1.5957692f)));
                 }
               }
             }
