@@ -48,7 +48,8 @@ _GROWTH = 20  # e-nodes for each term of a region
 
 @dataclass(slots=True)
 class Optimization:
-    """All that is known about one program's optimization; fields fill as stages run."""
+    """All that is known about one program's optimization; fields fill as stages run. `apart` is the
+    program over axes taken apart, where a product needs it: what the stages work on."""
 
     program: Program
     options: Options
@@ -59,6 +60,12 @@ class Optimization:
     built: tuple[Built, ...] = ()
     certificate: Certificate | None = None
     timings: dict[str, float] = field(default_factory=dict)
+    apart: Program | None = None
+
+    @property
+    def work(self) -> Program:
+        """What the stages work on: the program, or the same over axes taken apart."""
+        return self.apart or self.program
 
     @property
     def passed(self) -> bool:
@@ -114,16 +121,19 @@ def optimize(
 
 
 def saturate(result: Optimization, worker: Worker | None = None) -> None:
-    """Cut the program into regions and saturate each in the child process."""
+    """Take apart what products need apart, cut the program into regions, and saturate each in the
+    child process."""
     from nautile import rules
     from nautile.egraph import Limits
+    from nautile.extract.apart import apart
     from nautile.extract.regions import cut
     from nautile.worker import Worker
 
     o = result.options
     chosen = rules.load(o.packs, classes=NUMERICS[o.numerics])
     limits = Limits(rows=o.rows, growth=_GROWTH, seconds=o.seconds, memory_bytes=o.memory)
-    result.regions = cut(result.program)
+    result.apart = apart(result.program)
+    result.regions = cut(result.work)
     own = Worker() if worker is None else None
     try:
         active = worker or own
@@ -143,7 +153,7 @@ def choose(result: Optimization) -> None:
     o = result.options
     target = extract.device(o.target)
     pairs = list(zip(result.regions, result.snapshots, strict=True))
-    result.plan = extract.choose(pairs, result.program, target, numerics=o.numerics)
+    result.plan = extract.choose(pairs, result.work, target, numerics=o.numerics)
     result.baseline = extract.baseline(result.program, target)
 
 
@@ -194,7 +204,7 @@ def certify(result: Optimization) -> None:
     others = [(b.kernel, b.tiles) for b in result.built if b.kernel.parts != b.best.kernel.parts]
     with threadpool_limits(limits=1, user_api="blas"):
         result.certificate = check(
-            result.program, result.plan, tiles, seed=o.seed, numerics=o.numerics, others=others
+            result.work, result.plan, tiles, seed=o.seed, numerics=o.numerics, others=others
         )
 
 

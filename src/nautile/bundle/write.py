@@ -121,6 +121,8 @@ class _Result(Protocol):
     @property
     def program(self) -> terms.Program: ...
     @property
+    def work(self) -> terms.Program: ...
+    @property
     def options(self) -> _Options: ...
     @property
     def plan(self) -> Any: ...
@@ -146,7 +148,8 @@ def entry_of(result: _Result) -> Entry:
         raise BundleError(f"program {program.name} was not built", code="bundle-unbuilt")
     from nautile.certificate import expected  # drags in the whole of extraction
 
-    reference = expected(program, plan, seed=result.options.seed)
+    reference = expected(result.work, plan, seed=result.options.seed)
+    _join(reference, result.work, program)
     return Entry(
         name=program.name,
         key=result.key,
@@ -160,6 +163,18 @@ def entry_of(result: _Result) -> Entry:
         kinds=reference["cases"][0]["kinds"],
         defaults=program.defaults,
     )
+
+
+def _join(reference: dict[str, Any], work: terms.Program, program: terms.Program) -> None:
+    """Positions of results that were taken apart, over their own dimensions."""
+    from nautile.extract.apart import joined
+
+    own = {o.buffer.name: o.buffer.shape for o in program.outputs}
+    made = {o.buffer.name: o.buffer.shape for o in work.outputs}
+    for case in reference["cases"]:
+        for row in case["outputs"]:
+            name = row["buffer"]
+            row["positions"] = joined(row["positions"], made[name], own[name])
 
 
 def variants_of(built: _Built, program: terms.Program) -> tuple[Variant, ...]:

@@ -1,0 +1,276 @@
+"""Axes that are two: a program whose merged dimensions are taken apart where a product needs it.
+
+`O[t, c] = sum[s](p[c // D, t, s] * V[s, c])` is no contraction as it stands: the axis that the
+second factor has of its own moves the first one, too. Over two axes in place of c, c = D * o + i,
+it is one for each o. A tensor that is stored over c is then stored over o and i, which is the same
+memory; whoever reads it at x does so at x // D and x mod D, and where x is an axis, that is taken
+apart as well: `sum[c](O[t, c] * W[n, c])` becomes a sum over both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nautile.extract.contractions import product_parts
+from nautile.terms import (
+    Apply,
+    Axis,
+    Buffer,
+    Const,
+    Definition,
+    Index,
+    Load,
+    Output,
+    Program,
+    Reduce,
+    Term,
+    apply,
+    children,
+    reduce_,
+    substitute,
+    transform,
+    walk,
+)
+
+__all__ = ["apart", "joined"]
+
+TAKEN = ("sum", "prod", "max", "min", "any", "all")
+Owner = Definition | Output
+
+
+def apart(program: Program) -> Program:
+    """The program over axes taken apart; itself where no product needs it. Its results may have
+    more dimensions, of the same memory (see `joined`)."""
+    while (found := next(_wanted(program), None)) is not None:
+        program = _split(program, *found)
+    return program
+
+
+def joined(
+    positions: Sequence[Sequence[int]], extents: Sequence[int], shape: Sequence[int]
+) -> list[list[int]]:
+    """A grid of positions of a result taken apart (one list for each of its dimensions, which have
+    these `extents`) over the dimensions of its own `shape`, in the same order."""
+    if tuple(extents) == tuple(shape):
+        return [list(p) for p in positions]
+    found: list[list[int]] = []
+    rest = list(zip(positions, extents, strict=True))
+    for extent in shape:
+        own, size = rest.pop(0)
+        at = list(own)
+        while size < extent:
+            own, count = rest.pop(0)
+            at, size = [p * count + q for p in at for q in own], size * count
+        found.append(at)
+    return found
+
+
+# ---- what is wanted ----------------------------------------------------------------------------
+
+
+def _owners(program: Program) -> Iterator[Owner]:
+    yield from program.definitions
+    yield from program.outputs
+
+
+def _term(owner: Owner) -> Term:
+    return owner.body if isinstance(owner, Definition) else owner.term
+
+
+def _wanted(program: Program) -> Iterator[tuple[Owner, Axis, int]]:
+    """Axes of definitions and results that a product needs taken apart, and by what."""
+    heavy = _heavy(program)
+    for owner in _owners(program):
+        term = _term(owner)
+        for axis in owner.axes:
+            size = _divisor(term, axis)
+            if size and any(_merged(t, axis, heavy) for t in walk(term)):
+                yield owner, axis, size
+
+
+def _heavy(program: Program) -> set[str]:
+    """Definitions that wait for a reduction."""
+    found: set[str] = set()
+    for d in program.definitions:
+        inside = list(walk(d.body))
+        read = any(isinstance(t, Load) and t.buffer.name in found for t in inside)
+        if read or any(isinstance(t, Reduce) for t in inside):
+            found.add(d.name)
+    return found
+
+
+def _divisor(term: Term, axis: Axis) -> int:
+    """The only number by which the axis is divided in a term, if it divides the extent; else 0."""
+    found = {
+        int(t.arguments[1].value)
+        for t in walk(term)
+        if isinstance(t, Apply) and _is_part(t, axis) and isinstance(t.arguments[1], Const)
+    }
+    size = found.pop() if len(found) == 1 else 0
+    return size if 1 < size < axis.extent and axis.extent % size == 0 else 0
+
+
+def _is_part(term: Term, axis: Axis) -> bool:
+    """Whether a term is a quotient or a remainder of the axis itself."""
+    match term:
+        case Apply("floordiv" | "mod", (Index(other), Const(int()))):
+            return other == axis
+    return False
+
+
+def _merged(term: Term, axis: Axis, heavy: set[str]) -> bool:
+    """Whether a sum multiplies a computed tensor, which moves with a quotient of the axis, by what
+    moves with the axis and has no other axis of its own."""
+    if not isinstance(term, Reduce) or term.monoid != "sum":
+        return False
+    whole: set[Axis] = set()
+    parts: set[Axis] = set()
+    computed = False
+    for _, part in product_parts(term.body):
+        if axis in part.free and _bare(part, axis):
+            whole |= part.free
+        elif axis in part.free:
+            parts |= part.free
+            loads = (t for t in walk(part) if isinstance(t, Load))
+            computed |= any(t.buffer.name in heavy for t in loads)
+    return computed and bool(whole) and whole - {axis} <= parts
+
+
+def _bare(term: Term, axis: Axis) -> bool:
+    """Whether the axis stands in a term outside quotients and remainders of it."""
+    return any(
+        Index(axis) in children(t) and not _is_part(t, axis) for t in walk(term)
+    ) or term is Index(axis)
+
+
+# ---- taking apart ------------------------------------------------------------------------------
+
+
+def _split(program: Program, owner: Owner, axis: Axis, size: int) -> Program:
+    """With one axis of one definition or result taken apart, and what reads it changed."""
+    new = _Halves.of(program, axis, size)
+    made = _owner_apart(owner, axis, new)
+    if isinstance(owner, Output):
+        outputs = tuple(made if o is owner else o for o in program.outputs)
+        return replace(program, outputs=outputs)  # type: ignore[arg-type]
+    assert isinstance(made, Definition)
+    place = owner.axes.index(axis)
+    definitions = tuple(made if d is owner else d for d in program.definitions)
+    program = replace(program, definitions=definitions)
+    return _read_apart(program, owner, made.buffer, place, size)
+
+
+def _owner_apart(owner: Owner, axis: Axis, new: _Halves) -> Owner:
+    axes = tuple(a for old in owner.axes for a in (new.axes if old == axis else (old,)))
+    if isinstance(owner, Definition):
+        return replace(owner, axes=axes, body=new.term(owner.body, axis))
+    shape = tuple(a.extent for a in axes)
+    buffer = Buffer(owner.buffer.name, shape, owner.buffer.dtype)
+    return Output(buffer, axes, new.term(owner.term, axis))
+
+
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """The two axes in place of one."""
+
+    outer: Axis
+    inner: Axis
+
+    @staticmethod
+    def of(program: Program, axis: Axis, size: int) -> _Halves:
+        """Of new families."""
+        taken = {a.family for owner in _owners(program) for a in owner.axes}
+        for owner in _owners(program):
+            inside = walk(_term(owner))
+            taken |= {a.family for t in inside for a in (*t.free, *_bound(t))}
+        names = []
+        for stem in (f"{axis.family}_outer", f"{axis.family}_inner"):
+            number = next(n for n in range(len(taken) + 1) if _numbered(stem, n) not in taken)
+            names.append(_numbered(stem, number))
+        return _Halves(Axis(names[0], 0, axis.extent // size), Axis(names[1], 0, size))
+
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        return self.outer, self.inner
+
+    def term(self, term: Term, axis: Axis) -> Term:
+        """The term over the new axes."""
+        size = Const(self.inner.extent)
+        whole = apply("add", apply("mul", Index(self.outer), size), Index(self.inner))
+        parts: dict[Term, Term] = {
+            apply("floordiv", whole, size): Index(self.outer),
+            apply("mod", whole, size): Index(self.inner),
+        }
+        return transform(substitute(term, {axis: whole}), lambda t: parts.get(t, t))
+
+
+def _bound(term: Term) -> tuple[Axis, ...]:
+    return (term.axis,) if isinstance(term, Reduce) else ()
+
+
+def _numbered(stem: str, number: int) -> str:
+    return stem if number == 0 else f"{stem}{number + 1}"
+
+
+def _read_apart(
+    program: Program, owner: Definition, buffer: Buffer, place: int, size: int
+) -> Program:
+    """With every load of a definition over the new dimensions; axes that read it taken apart."""
+    definitions = tuple(
+        replace(d, body=_loads_apart(d.body, owner.name, buffer, place, size))
+        for d in program.definitions
+    )
+    outputs = tuple(
+        Output(o.buffer, o.axes, _loads_apart(o.term, owner.name, buffer, place, size))
+        for o in program.outputs
+    )
+    program = replace(program, definitions=definitions, outputs=outputs)
+    program = _sums_apart(program, buffer, place, size)
+    while (found := _reader(program, buffer, place, size)) is not None:
+        program = _split(program, *found, size)
+    return program
+
+
+def _reader(program: Program, buffer: Buffer, place: int, size: int) -> tuple[Owner, Axis] | None:
+    """An owner with an axis at whose quotients it reads the tensor."""
+    for owner in _owners(program):
+        term = _term(owner)
+        for axis in owner.axes:
+            if _divisor(term, axis) == size and _reads_at(term, axis, buffer, place):
+                return owner, axis
+    return None
+
+
+def _loads_apart(term: Term, name: str, buffer: Buffer, place: int, size: int) -> Term:
+    def step(t: Term) -> Term:
+        if not isinstance(t, Load) or t.buffer.name != name or t.buffer == buffer:
+            return t
+        x = t.coordinates[place]
+        halves = apply("floordiv", x, Const(size)), apply("mod", x, Const(size))
+        return Load(buffer, (*t.coordinates[:place], *halves, *t.coordinates[place + 1 :]))
+
+    return transform(term, step)
+
+
+def _reads_at(term: Term, axis: Axis, buffer: Buffer, place: int) -> bool:
+    """Whether the tensor is read at a quotient of the axis itself."""
+    loads = (t for t in walk(term) if isinstance(t, Load) and t.buffer == buffer)
+    return any(_is_part(t.coordinates[place], axis) for t in loads)
+
+
+def _sums_apart(program: Program, buffer: Buffer, place: int, size: int) -> Program:
+    """With reductions that walk the tensor over two axes."""
+
+    def step(t: Term) -> Term:
+        if not isinstance(t, Reduce) or t.monoid not in TAKEN:
+            return t
+        if not _reads_at(t.body, t.axis, buffer, place) or _divisor(t.body, t.axis) != size:
+            return t
+        new = _Halves.of(program, t.axis, size)
+        inner = reduce_(t.monoid, new.inner, new.term(t.body, t.axis))
+        return reduce_(t.monoid, new.outer, inner)
+
+    definitions = tuple(replace(d, body=transform(d.body, step)) for d in program.definitions)
+    outputs = tuple(Output(o.buffer, o.axes, transform(o.term, step)) for o in program.outputs)
+    return replace(program, definitions=definitions, outputs=outputs)
