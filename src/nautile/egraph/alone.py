@@ -24,12 +24,15 @@ class Alone(Run):
     def conclude(self, facts: bool) -> tuple[bool, dict[str, int]]:
         changed, _ = self.step(self.fold)
         matches: dict[str, int] = {}
-        changed |= self.settle(matches)
+        changed |= self.drop(matches)
         if facts:
             changed |= self.each((r.name for r in self.job.rules if r.fact), matches)
         return changed, matches
 
-    def settle(self, matches: dict[str, int]) -> bool:
+    def settle(self) -> None:
+        self.conclude(facts=False)
+
+    def drop(self, matches: dict[str, int]) -> bool:
         """Normal laws until they find nothing, then analyses."""
         changed = False
         for _ in range(_NORMAL_ROUNDS):
@@ -50,6 +53,8 @@ class Alone(Run):
         """Apply rules in turn; whether anything changed. Adds to `matches` and the tally."""
         changed, rows = False, self.engine.rows()
         for name in names:
+            if self.laws[name] in self.job.skip:
+                continue
             start = time.perf_counter()
             updated, found = self.step(name)
             seconds, changed = time.perf_counter() - start, changed | updated

@@ -47,7 +47,8 @@ class RuleText(msgspec.Struct, frozen=True, array_like=True):
 class Job(msgspec.Struct, frozen=True):
     """What to saturate: lines that insert terms, rules, budgets. `real` folds numbers. `alone`
     applies the rules one by one (each with a ruleset of its own) and keeps a tally of what each
-    did; `tables` asks for what analyses and facts know."""
+    did, and leaves out the laws to `skip`; `tables` asks for what analyses and facts know. The
+    lines of `after` are inserted at the end, and meet normal laws alone."""
 
     lines: list[str]
     terms: int
@@ -59,6 +60,8 @@ class Job(msgspec.Struct, frozen=True):
     memory_bytes: int
     alone: bool = False
     tables: bool = False
+    skip: list[int] = []
+    after: list[str] = []
 
 
 class Frozen(msgspec.Struct, frozen=True):
@@ -314,6 +317,9 @@ class Run:
             raise self.unsound()
         return result
 
+    def settle(self) -> None:
+        self.step(f"(seq {self.fold} {_SETTLE})")
+
     def analyse(self) -> None:
         self.step("(saturate analysis)")
 
@@ -374,6 +380,10 @@ def run(job: Job, notify: Callable[[Progress], None] = lambda progress: None) ->
 
     state = (Alone if job.alone else Run)(job, notify)
     state.load()
-    frozen = state.freeze(state.saturate())
+    stop = state.saturate()
+    if job.after:
+        state.engine("\n".join(job.after))
+        state.settle()
+    frozen = state.freeze(stop)
     _USED.append((tuple(job.rules), state.engine))
     return frozen

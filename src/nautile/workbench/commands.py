@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
     """Add the workbench's commands to the app of `nautile rules`."""
     app.command("profile")(_profile)
     app.command("why")(_why)
+    app.command("redundant")(_redundant)
 
 
 def _profile(
@@ -101,12 +103,57 @@ def _why(
             print(json.dumps(answer.as_dict() | {"allowed": allowed}) if as_json else shown)
 
 
+def _redundant(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Rules (RULE or PACK:RULE) or packs; all without.")
+    ] = None,
+    packs: Packs = None,
+    programs: Annotated[
+        list[Path] | None,
+        typer.Option("--in", help="Tell two-way rules that only loop in these expression files."),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Row budget of one derivation.")] = 1500,
+    seconds: Annotated[float, typer.Option(min=0.001, help="Time budget of one.")] = 2.0,
+    as_json: Json = False,
+) -> None:
+    """Rules that the others derive, rules subsumed by another, and rules that only loop."""
+    from nautile.egraph import Limits
+
+    from .redundant import BUDGET, idle, inverses, redundant
+    from .show import redundant_text
+
+    laws = _laws(packs, "fast")
+    wanted = [rule for name in names or () for rule in _meant(name, laws)] or list(laws)
+    limits = Limits(rows=rows, seconds=seconds, iterations=BUDGET.iterations)
+    with Worker() as worker:
+        found = redundant(wanted, laws, limits=limits, worker=worker)
+        told = {rule.name for rule in wanted}
+        loops = [p for p in inverses(laws) if told & set(p.rules)]
+        real = _laws(packs, "real")
+        loops += idle(real, _programs(programs or [], ""), worker=worker) if programs else ()
+    if as_json:
+        print(
+            json.dumps({"rules": [d.as_dict() for d in found], "loops": [asdict(p) for p in loops]})
+        )
+    else:
+        print(redundant_text(found, loops))
+
+
+def _meant(name: str, laws: tuple[Rule, ...]) -> list[Rule]:
+    """The rules of a pack, or the rule of that name."""
+    return [rule for rule in laws if rule.pack == name] or [_known(name, laws)]
+
+
 def _named(name: str, packs: list[Path] | None) -> Rule:
+    """The rule of that name, whatever its class."""
+    return _known(name, _laws(packs, "fast"))
+
+
+def _known(name: str, laws: tuple[Rule, ...]) -> Rule:
     """The rule of that name. Raises InputError with the nearest known name."""
-    rules_ = _laws(packs, "fast")
-    found = [r for r in rules_ if name in (r.name, f"{r.pack}:{r.name}")]
+    found = [r for r in laws if name in (r.name, f"{r.pack}:{r.name}")]
     if not found:
-        near = get_close_matches(name.rpartition(":")[2], [r.name for r in rules_], 1)
+        near = get_close_matches(name.rpartition(":")[2], [r.name for r in laws], 1)
         hint = f"; did you mean {near[0]}?" if near else "; see `nautile rules list`"
         raise InputError(f"no rule {name!r}{hint}", code="unknown-name")
     return found[0]

@@ -24,7 +24,18 @@ from typing import Any
 from nautile.egraph.engine import Frozen
 from nautile.egraph.schema import CONSTRUCTORS, TABLES
 
-__all__ = ["ANALYSES", "RELATIONS", "Clause", "Database", "Goal", "clauses", "variables"]
+__all__ = [
+    "ANALYSES",
+    "RELATIONS",
+    "Clause",
+    "Database",
+    "Goal",
+    "Tree",
+    "clauses",
+    "parsed",
+    "variables",
+    "written",
+]
 
 Tree = str | list[Any]
 Binding = Mapping[str, Any]
@@ -69,7 +80,7 @@ class Clause:
 
 def clauses(rule: str) -> tuple[Clause, ...]:
     """The clauses of an egglog rule's query, the pattern first."""
-    atoms = _parsed(rule)[1]
+    atoms = parsed(rule)[1]
     groups: list[list[Tree]] = []
     for atom in atoms:
         home = [group for group in groups[1:] if _local(atom) & _local(*group)]
@@ -100,7 +111,7 @@ def _clause(atoms: list[Tree], first: bool) -> Clause:
         kind = "premise"
     elif "traits" in tables:
         kind = "traits"
-    return Clause(kind, tuple(goals), " ".join(map(_written, atoms)))
+    return Clause(kind, tuple(goals), " ".join(map(written, atoms)))
 
 
 def _goals(atom: Tree, number: int) -> list[Goal]:
@@ -109,7 +120,7 @@ def _goals(atom: Tree, number: int) -> list[Goal]:
     compare, left, right = atom
     found: list[Goal] = []
     names = iter(f"t{number}_{i}" for i in range(1000))
-    if compare == "=" and isinstance(right, list) and _is_table(right[0]):
+    if compare == "=" and isinstance(right, list) and is_table(right[0]):
         _lookup(right, _flat(left, found, names), found, names)
         return found
     sides = _flat(left, found, names), _flat(right, found, names)
@@ -127,14 +138,15 @@ def _flat(tree: Tree, found: list[Goal], names: Iterator[str]) -> Tree:
     """The expression with its lookups taken out."""
     if isinstance(tree, str):
         return tree
-    if not _is_table(tree[0]):
+    if not is_table(tree[0]):
         return [tree[0], *(_flat(t, found, names) for t in tree[1:])]
     name = next(names)
     _lookup(tree, name, found, names)
     return name
 
 
-def _is_table(name: Any) -> bool:
+def is_table(name: Any) -> bool:
+    """Whether a function of a query is looked up, and not computed."""
     return name in CONSTRUCTORS or name in TABLES
 
 
@@ -156,7 +168,8 @@ def _number(token: str) -> int | float | None:
         return None
 
 
-def _parsed(text: str) -> list[Any]:
+def parsed(text: str) -> list[Any]:
+    """The first S-expression of a text, as nested lists of tokens."""
     stack: list[list[Any]] = [[]]
     for token in re.findall(r'"[^"]*"|[()]|[^\s()]+', text):
         if token == "(":
@@ -170,8 +183,9 @@ def _parsed(text: str) -> list[Any]:
     return tree
 
 
-def _written(tree: Tree) -> str:
-    return tree if isinstance(tree, str) else f"({' '.join(map(_written, tree))})"
+def written(tree: Tree) -> str:
+    """The S-expression as text."""
+    return tree if isinstance(tree, str) else f"({' '.join(map(written, tree))})"
 
 
 class Database:

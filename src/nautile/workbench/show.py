@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nautile.terms import Program
 
 from .profile import Profile, RuleProfile
+from .redundant import Derivation, Loop
 from .why import Answer, Attempt, Place
 
-__all__ = ["profile_text", "why_text"]
+__all__ = ["profile_text", "redundant_text", "why_text"]
 
 
 def profile_text(found: Profile, top: int | None = None) -> str:
@@ -117,3 +119,23 @@ def _quoted(program: Program, line: int) -> str:
 
 def _count(n: int, noun: str, many: str = "s") -> str:
     return f"{n} {noun}{many if n != 1 else ''}"
+
+
+def redundant_text(found: Sequence[Derivation], loops: Sequence[Loop]) -> str:
+    """The rules that others make up for, then those that go in circles."""
+    lines = []
+    for d in found:
+        if d.verdict in ("derived", "subsumed"):
+            asks = f"   (which asks {', '.join(d.asks)})" if d.asks else ""
+            lines.append(f"{d.rule:24} {d.verdict:9} by {', '.join(d.by)}{asks}")
+        elif d.verdict == "untried":
+            lines.append(f"{d.rule:24} untried   no instance of it that it rewrites itself")
+    counts = Counter(d.verdict for d in found)
+    told = ", ".join(f"{counts[v]} {v}" for v in ("needed", "derived", "subsumed", "untried"))
+    lines.append(f"{len(found)} rules: {told}")
+    lines += [f"{' and '.join(p.rules)} undo each other" for p in loops if p.kind == "inverse"]
+    for p in loops:
+        if p.kind == "idle":
+            fired = _count(len(p.programs), "program")
+            lines.append(f"{' and '.join(p.rules)} only loops: idle in {fired} where it fires")
+    return "\n".join(lines)
