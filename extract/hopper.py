@@ -55,6 +55,7 @@ TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups ta
 STAGING = 16_384  # bytes for each fragment through which results are stored
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
 EIGHTS = ("f8e4m3", "f8e5m2")
+BY_ENGINE = ("bf16", "f16", "f32")  # types of results that the copy engine stores
 STAGES = (16, 2)  # slots of a ring at most: of a product, of a chain
 FEWEST = (8, 33)  # rows of a product, and of a chain, from which on the path is worth its fragments
 FRAGMENT = 64  # rows of a warpgroup's product: other tiles have their rows as columns
@@ -363,11 +364,12 @@ def _in_turn(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.N
 
 def _staged(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:
     """Whether all results go through shared memory, and from there by the copy engine: they are of
-    16 bits, in rows of whole panels."""
+    types that it stores, in rows of whole panels."""
     found = tiles[own.row] > 0
     for o in body.outputs:
         column, width = o.axes[-1], DTYPES[o.buffer.dtype].bytes
-        if column not in own.columns.values() or width != 2 or o.buffer.shape[-1] * width % 16:
+        known = o.buffer.dtype in BY_ENGINE and column in own.columns.values()
+        if not known or o.buffer.shape[-1] * width % 16:
             return ~found
         panels = tiles[column] * width % PANEL == 0
         found = found & (panels | (tiles[column] >= column.extent))

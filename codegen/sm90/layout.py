@@ -131,7 +131,11 @@ def bank_conflicts(words: list[int]) -> int:
     return max((len(found) for found in banks.values()), default=0)
 
 
-def staging_conflicts(swizzled: bool = True) -> int:
-    """Passes for one 8 x 8 matrix of a stmatrix to a staging panel: eight rows of 16 bytes."""
-    starts = [row * PANEL_BYTES + ((3 ^ (row * swizzled)) << 4) for row in range(8)]
-    return bank_conflicts([at // 4 + word for at in starts for word in range(4)])
+def staging_conflicts(swizzled: bool = True, size: int = 2) -> int:
+    """Passes for one access to a staging panel, by the bytes of an element: one 8 x 8 matrix of a
+    stmatrix, eight rows of 16 bytes; or half a warp's pairs of f32, four rows of 32 bytes."""
+    rows, chunks = (8, (3,)) if size == 2 else (4, (2, 3))
+    places = [
+        row * PANEL_BYTES + ((c ^ (row * swizzled)) << 4) for row in range(rows) for c in chunks
+    ]
+    return bank_conflicts([at // 4 + word for at in places for word in range(4)])

@@ -26,6 +26,7 @@ __all__ = ["View", "box", "columns", "elements", "stored", "takes"]
 
 ALIGNMENT = 16  # bytes: strides and starts of views
 LARGEST_BOX = 256
+STORED = ("bf16", "f16", "f32")  # types that the copy engine stores
 ELEMENTS = {
     "bf16": ("bf16",),
     "f16": ("f16",),
@@ -174,12 +175,12 @@ def columns(structure: Structure, s: Write) -> Axis | None:
 
 def stored(structure: Structure, s: Write) -> View | None:
     """The view through which the copy engine stores an output, or None where it cannot: elements of
-    16 bits, rows of aligned pieces of 128 bytes (the last may be cut by the extent)."""
-    column, kind = columns(structure, s), DTYPES[s.buffer.dtype]
-    if column is None or kind.bytes != 2 or kind.kind != "float":
+    bf16, f16 and f32, rows of aligned pieces of 128 bytes (the last may be cut by the extent)."""
+    column, size = columns(structure, s), DTYPES[s.buffer.dtype].bytes
+    if column is None or s.buffer.dtype not in STORED:
         return None
     tile = structure.program.tiles[column]
-    if tile % (PANEL_BYTES // 2) and tile < column.extent:
+    if tile % (PANEL_BYTES // size) and tile < column.extent:
         return None
     coordinates = tuple(structure.inline(c) for c in s.coordinates)
     return _output(Load(s.buffer, coordinates), structure.row, column)

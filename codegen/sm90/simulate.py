@@ -28,6 +28,7 @@ from nautile.codegen.sm90.layout import problems, staging_conflicts
 from nautile.codegen.sm90.memory import Release, RoleProgram, StoreTile, Tiles, operations
 from nautile.codegen.sm90.producer import Producer
 from nautile.codegen.sm90.slots import Machine
+from nautile.dtypes import DTYPES
 
 __all__ = ["Findings", "ScheduleError", "simulate"]
 
@@ -50,8 +51,11 @@ def simulate(program: RoleProgram) -> Findings:
     patterns = _patterns(program)
     for trips in patterns:
         steps += _run(program, trips)
-    staged = any(isinstance(op, StoreTile) for op in operations(program.consumer))
-    return Findings(len(patterns), steps, staging_conflicts() if staged else 1)
+    stores = [op for op in operations(program.consumer) if isinstance(op, StoreTile)]
+    sizes = {DTYPES[op.buffer.dtype].bytes for op in stores}
+    return Findings(
+        len(patterns), steps, max((staging_conflicts(size=n) for n in sizes), default=1)
+    )
 
 
 def _patterns(program: RoleProgram) -> list[tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """Registers to global memory: by the copy engine through shared memory, or directly.
 
-By the copy engine, a warpgroup writes panels of 64 rows x 128 bytes with stmatrix, in the swizzle
-that its tensor map has, into two buffers in turn; one thread stores each panel.
+By the copy engine, a warpgroup writes panels of 64 rows x 128 bytes, 16-bit elements with stmatrix,
+in the swizzle that its tensor map has, into two buffers in turn; one thread stores each panel.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from nautile.codegen.sm90.elements import bare, elements, places, rows, walk
 from nautile.codegen.sm90.indices import based
 from nautile.codegen.sm90.memory import PANEL_BYTES, StoreTile
 from nautile.codegen.types import convert, dtype_of
+from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Const, Load, Term
 
 __all__ = ["LEADER", "coordinates", "store", "store_tile"]
@@ -37,7 +38,9 @@ def coordinates(ctx: Context, places: tuple[Term, ...], moved: dict[int, str]) -
 
 
 def store_tile(ctx: Context, op: StoreTile) -> None:
-    """Panel after panel: the values of 16 rows x 16 columns of a warp are one stmatrix."""
+    """Panel after panel, in four parts each: the values of 16 rows x 16 columns of a warp are one
+    stmatrix, those of 16 rows x 8 columns of f32 two stores."""
+    wide, halves = _panel(op), _panel(op) // 32
     ctx.emit(f"// {op.buffer.name} = {show_value(op.value)}"[:100], "{")
     term, bases = based(ctx, op.value, op.column)
     place, levels = places(ctx, op.column)
@@ -49,25 +52,25 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     rows(ctx, levels[1])
     ctx.emit(
         f"const nt_u32 staging = shared + {op.staging}{_own(ctx)};",
-        "const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);",
+        f"const nt_u32 put_row = (warp & 3) * 16 + (lane {'& 15' if halves == 2 else '>> 2'});",
     )
-    ctx.unroll(f"for (int panel = 0; panel < {-(-op.columns // 64)}; panel++) {{")
+    ctx.unroll(f"for (int panel = 0; panel < {-(-op.columns // wide)}; panel++) {{")
     ctx.emit(f"const nt_u32 to = staging + (panel & 1) * {_pair(ctx) // 2};")
     ctx.emit(f"if ({LEADER}) {{")
-    if op.columns > 64:
+    if op.columns > wide:
         ctx.emit("if (panel > 0) nt_bulk_wait_read<1>(); else nt_bulk_wait_read<0>();", "}")
     else:
         ctx.emit("nt_bulk_wait_read<0>();", "}")
     ctx.emit("nt_named_sync(1 + w, 128);")
     ctx.unroll("for (int part = 0; part < 4; part++) {")
-    if op.columns % 64:
-        ctx.emit(f"if (panel * 4 + part >= {op.columns // 16}) break;")
-    ctx.emit(f"float v{f'[{ctx.rows // 2}]' * several}[8];")
-    ctx.unroll("for (int half = 0; half < 2; half++) {")
-    ctx.emit("const int j = panel * 8 + part * 2 + half;")
+    if op.columns % wide:
+        ctx.emit(f"if (panel * 4 + part >= {op.columns * 4 // wide}) break;")
+    ctx.emit(f"float v{f'[{ctx.rows // 2}]' * several}[{4 * halves}];")
+    ctx.unroll(f"for (int half = 0; half < {halves}; half++) {{")
+    ctx.emit(f"const int j = panel * {4 * halves} + part * {halves} + half;")
     elements(ctx, op.column, place, levels[2], [f"{v} = {bare(value)};"])
     ctx.emit("}")
-    _put(ctx, op)
+    (_put if halves == 2 else _put_words)(ctx, op)
     ctx.emit("}", "nt_async_fence();", "nt_named_sync(1 + w, 128);")
     _send(ctx, op)
     ctx.emit("}", "}")
@@ -80,6 +83,22 @@ def _pair(ctx: Context) -> int:
 
 def _own(ctx: Context) -> str:
     return f" + w * {_pair(ctx)}" * (ctx.roles.geometry.consumers > 1)
+
+
+def _panel(op: StoreTile) -> int:
+    """Columns of a panel."""
+    return PANEL_BYTES // DTYPES[op.buffer.dtype].bytes
+
+
+def _put_words(ctx: Context, op: StoreTile) -> None:
+    """Each lane stores its pairs of neighbours, of rows l / 4 and 8 further."""
+    at = "to + put_row * 128 + (((part * 2 + ((lane & 3) >> 1)) ^ (put_row & 7)) << 4)"
+    for i in range(ctx.roles.geometry.fragments):
+        v = f"v[{i}]" if ctx.roles.geometry.fragments > 1 else "v"
+        for e in (0, 1):
+            pair = ", ".join(f"__float_as_uint({v}[{2 * e + q}])" for q in (0, 1))
+            there = f" + {i * _BUFFER + e * 8 * PANEL_BYTES}" if i or e else ""
+            ctx.emit(f"nt_store8({at} + (lane & 1) * 8{there}, {pair});")
 
 
 def _put(ctx: Context, op: StoreTile) -> None:
@@ -99,7 +118,7 @@ def _send(ctx: Context, op: StoreTile) -> None:
     mine = 0 if geometry.alternate or geometry.consumers == 1 else 64 * geometry.fragments
     for i in range(geometry.fragments):
         row = " + ".join([f"w * {mine}"] * (mine > 0) + [str(64 * i)] * (i > 0))
-        at = coordinates(ctx, op.places, {0: "panel * 64", op.row_place: row})
+        at = coordinates(ctx, op.places, {0: f"panel * {_panel(op)}", op.row_place: row})
         there = f"to + {i * _BUFFER}" if i else "to"
         name = f"nt_tma_store_{len(op.places)}d"
         ctx.emit(f"{name}(&{ctx.maps[op.map]}, {there}, {at});")

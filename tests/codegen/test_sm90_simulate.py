@@ -401,6 +401,7 @@ def test_bank_conflicts_are_counted() -> None:
     assert bank_conflicts([0, 0, 0]) == 1
     assert bank_conflicts([32 * i for i in range(8)]) == 8
     assert (staging_conflicts(), staging_conflicts(swizzled=False)) == (1, 8)
+    assert (staging_conflicts(size=4), staging_conflicts(swizzled=False, size=4)) == (2, 4)
 
 
 # -- barriers --------------------------------------------------------------------------------------

@@ -55,6 +55,12 @@ SLOW: dict[str, Case] = {
         4e-3,
     ),
     "f32 results": (lambda: P.gemm(136, 134, 136, out="f32"), {}, 1e-5),
+    "f32 results by the copy engine": (lambda: P.gemm(200, 136, 136, out="f32"), {}, 1e-5),
+    "f32 results of two fragments": (
+        lambda: P.gemm(200, 264, 136, (256, 96, 64), out="f32"),
+        {"blocks": 2},
+        1e-5,
+    ),
     "column-major results": (lambda: P.gemm(128, 136, 72, out_axes="nm"), {}, 4e-3),
     "half": (lambda: P.gemm(64, 136, 72, (64, 128, 64), dtype="f16", layout="mk,kn"), {}, 1e-3),
     "tf32": (lambda: P.gemm(128, 136, 72, (128, 128, 32), dtype="tf32", out="f32"), {}, 2e-3),
