@@ -1,5 +1,5 @@
 // kernel
-// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 83056 bytes shared
+// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 132208 bytes shared
 //   registers: producer 32, consumers 160
 //   ring Q: 2 x 24576 bytes at 0
 //     qt[q, d]: 192 x 64 bf16 at 0, 1 panels of 128 bytes; Q at (d, q, h)
@@ -8,7 +8,7 @@
 //   ring V: 2 x 8192 bytes at 65536
 //     vt[t, e]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; V at (e, t, h)
 //   registers s: 32 x 1 a thread: s, x, p
-//   registers o: 32 x 1 a thread: o, y
+//   registers o: 32 x 1 a thread: o
 //   role producer
 //     for each tile, static
 //       wait empty Q
@@ -86,30 +86,30 @@
 //       wait group 1: o, p_bf16
 //       release V
 //       advance V
-//       y = (o * (1 / l))
-//       store O <- y
+//       store tile O <- (o * (1 / l))
 //       lse = ((mu * 0.125) + log(l))
 //       store L <- lse
 //     wait group 0: s
 extern "C" __global__ void __launch_bounds__(512, 1)
-k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, float* __restrict__ g_0_O, float* __restrict__ g_1_L) {
+k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, const __grid_constant__ nt_map map_O, float* __restrict__ g_0_L) {
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
   const nt_u32 in_Q = shared + 0;  // 2 x 24576 bytes: qt
-  const nt_u32 full_Q = shared + 81920;
-  const nt_u32 empty_Q = shared + 81936;
+  const nt_u32 full_Q = shared + 131072;
+  const nt_u32 empty_Q = shared + 131088;
   const nt_u32 in_K = shared + 49152;  // 2 x 8192 bytes: kt
-  const nt_u32 full_K = shared + 81952;
-  const nt_u32 empty_K = shared + 81968;
+  const nt_u32 full_K = shared + 131104;
+  const nt_u32 empty_K = shared + 131120;
   const nt_u32 in_V = shared + 65536;  // 2 x 8192 bytes: vt
-  const nt_u32 full_V = shared + 81984;
-  const nt_u32 empty_V = shared + 82000;
+  const nt_u32 full_V = shared + 131136;
+  const nt_u32 empty_V = shared + 131152;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const int warpgroup = nt_uniform(threadIdx.x >> 7);
   if (threadIdx.x == 0) {
     nt_map_prefetch(&map_Q);
     nt_map_prefetch(&map_K);
     nt_map_prefetch(&map_V);
+    nt_map_prefetch(&map_O);
     for (int i = 0; i < 2; i++) {
       nt_barrier_init(full_Q + 8 * i, 1);
       nt_barrier_init(empty_Q + 8 * i, 12);
@@ -164,7 +164,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     const int w = warpgroup - 1;
     const int lane_column = (lane & 3) * 2;
     float t_s[32];  // x, p
-    float t_o[32];  // y
+    float t_o[32];
     nt_u32 t_p_bf16[16];
     float t_mu[2];
     float t_mu_before[2];
@@ -398,7 +398,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             }
             t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
           }
-          nt_pin(shared + 82020, t_l[0] + t_l[1]);
+          nt_pin(shared + 131172, t_l[0] + t_l[1]);
           nt_wgmma_wait0_f32_f32_r16(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
           if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
@@ -472,42 +472,44 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       nt_wgmma_wait1_f32_r16(t_o, t_p_bf16);
       if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
       if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
-      // y = (o * (1 / l))
+      // O = (o * (1 / l))
       {
         float r2[2];
         #pragma unroll
         for (int e = 0; e < 2; e++) {
           r2[e] = 1.0f / t_l[e];
         }
+        const nt_u32 staging = shared + 81920 + w * 16384;
+        const nt_u32 put_row = (warp & 3) * 16 + (lane >> 2);
         #pragma unroll
-        for (int j = 0; j < 8; j++) {
-          #pragma unroll
-          for (int e = 0; e < 2; e++) {
-            #pragma unroll
-            for (int q = 0; q < 2; q++) {
-              t_o[4 * j + 2 * e + q] = t_o[4 * j + 2 * e + q] * r2[e];
-            }
+        for (int panel = 0; panel < 2; panel++) {
+          const nt_u32 to = staging + (panel & 1) * 8192;
+          if ((threadIdx.x & 127) == 0) {
+            if (panel > 0) nt_bulk_wait_read<1>(); else nt_bulk_wait_read<0>();
           }
-        }
-      }
-      {
-        const int u0 = o0_h * 64000;
-        int r3[2];
-        #pragma unroll
-        for (int e = 0; e < 2; e++) {
-          const int p_row = row0 + e * 8;
-          r3[e] = (p_row * 64) + u0;
-        }
-        #pragma unroll
-        for (int j = 0; j < 8; j++) {
+          nt_named_sync(1 + w, 128);
           #pragma unroll
-          for (int e = 0; e < 2; e++) {
-            const int p_row = row0 + e * 8;
+          for (int part = 0; part < 4; part++) {
+            float v[4];
             #pragma unroll
-            for (int q = 0; q < 2; q++) {
-              const int p_col = lane_column + j * 8 + q;
-              if (q == 0 && p_row < 1000) *(float2*)(g_0_O + (p_col + r3[e])) = make_float2(t_o[4 * j + 2 * e + 0], t_o[4 * j + 2 * e + 1]);
+            for (int half = 0; half < 1; half++) {
+              const int j = panel * 4 + part * 1 + half;
+              #pragma unroll
+              for (int e = 0; e < 2; e++) {
+                #pragma unroll
+                for (int q = 0; q < 2; q++) {
+                  v[4 * half + 2 * e + q] = t_o[4 * j + 2 * e + q] * r2[e];
+                }
+              }
             }
+            nt_store8(to + put_row * 128 + (((part * 2 + ((lane & 3) >> 1)) ^ (put_row & 7)) << 4) + (lane & 1) * 8, __float_as_uint(v[0]), __float_as_uint(v[1]));
+            nt_store8(to + put_row * 128 + (((part * 2 + ((lane & 3) >> 1)) ^ (put_row & 7)) << 4) + (lane & 1) * 8 + 1024, __float_as_uint(v[2]), __float_as_uint(v[3]));
+          }
+          nt_async_fence();
+          nt_named_sync(1 + w, 128);
+          if ((threadIdx.x & 127) == 0) {
+            nt_tma_store_3d(&map_O, to, panel * 32, o1_q + w * 64, o0_h);
+            nt_bulk_commit();
           }
         }
       }
@@ -519,15 +521,16 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         }
       }
       {
-        const int u1 = o0_h * 1000;
+        const int u0 = o0_h * 1000;
         #pragma unroll
         for (int e = 0; e < 2; e++) {
           const int p_row = row0 + e * 8;
-          if ((lane & 3) == 0 && p_row < 1000) g_1_L[(p_row + u1)] = t_lse[e];
+          if ((lane & 3) == 0 && p_row < 1000) g_0_L[(p_row + u0)] = t_lse[e];
         }
       }
       number = next;
     }
     nt_wgmma_wait0_f32(t_s);
+    if ((threadIdx.x & 127) == 0) nt_bulk_wait<0>();
   }
 }
