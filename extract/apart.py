@@ -1,16 +1,22 @@
-"""Axes that are two: a program whose merged dimensions are taken apart where a product needs it.
+"""Axes that are two, and axes that are one: a program whose merged dimensions are taken apart where
+a product needs it, and whose sums over several dimensions are sums over two.
 
 `O[t, c] = sum[s](p[c // D, t, s] * V[s, c])` is no contraction as it stands: the axis that the
 second factor has of its own moves the first one, too. Over two axes in place of c, c = D * o + i,
 it is one for each o. A tensor that is stored over c is then stored over o and i, which is the same
 memory; whoever reads it at x does so at x // D and x mod D, and where x is an axis, that is taken
-apart as well: `sum[c](O[t, c] * W[n, c])` becomes a sum over both.
+apart as well: `sum[c](O[t, c] * W[n, c])` becomes a sum over both. So are positions that are places
+in two dimensions, `X[P * (n // G) + i, P * (n mod G) + j]` (patches of an image).
+
+A product summed over three dimensions or more is walked along one axis in place of all but the
+innermost: a tile program has one loop for a product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from nautile.extract.contractions import product_parts
 from nautile.terms import (
@@ -44,7 +50,7 @@ def apart(program: Program) -> Program:
     more dimensions, of the same memory (see `joined`)."""
     while (found := next(_wanted(program), None)) is not None:
         program = _split(program, *found)
-    return program
+    return _walked(program)
 
 
 def joined(
@@ -85,7 +91,7 @@ def _wanted(program: Program) -> Iterator[tuple[Owner, Axis, int]]:
         term = _term(owner)
         for axis in owner.axes:
             size = _divisor(term, axis)
-            if size and any(_merged(t, axis, heavy) for t in walk(term)):
+            if size and any(_merged(t, axis, heavy) or _placed(t, axis) for t in walk(term)):
                 yield owner, axis, size
 
 
@@ -137,6 +143,14 @@ def _merged(term: Term, axis: Axis, heavy: set[str]) -> bool:
     return computed and bool(whole) and whole - {axis} <= parts
 
 
+def _placed(term: Term, axis: Axis) -> bool:
+    """Whether a quotient and a remainder of the axis are places in two dimensions of one tensor."""
+    if not isinstance(term, Load):
+        return False
+    found = {t.operation for c in term.coordinates for t in walk(c) if _is_part(t, axis)}  # type: ignore[attr-defined]
+    return found == {"floordiv", "mod"}
+
+
 def _bare(term: Term, axis: Axis) -> bool:
     """Whether the axis stands in a term outside quotients and remainders of it."""
     return any(
@@ -180,15 +194,9 @@ class _Halves:
     @staticmethod
     def of(program: Program, axis: Axis, size: int) -> _Halves:
         """Of new families."""
-        taken = {a.family for owner in _owners(program) for a in owner.axes}
-        for owner in _owners(program):
-            inside = walk(_term(owner))
-            taken |= {a.family for t in inside for a in (*t.free, *_bound(t))}
-        names = []
-        for stem in (f"{axis.family}_outer", f"{axis.family}_inner"):
-            number = next(n for n in range(len(taken) + 1) if _numbered(stem, n) not in taken)
-            names.append(_numbered(stem, number))
-        return _Halves(Axis(names[0], 0, axis.extent // size), Axis(names[1], 0, size))
+        taken = _families(program)
+        outer, inner = (_free_name(f"{axis.family}_{half}", taken) for half in ("outer", "inner"))
+        return _Halves(Axis(outer, 0, axis.extent // size), Axis(inner, 0, size))
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
@@ -203,6 +211,62 @@ class _Halves:
             apply("mod", whole, size): Index(self.inner),
         }
         return transform(substitute(term, {axis: whole}), lambda t: parts.get(t, t))
+
+
+def _walked(program: Program) -> Program:
+    """With directly nested sums over one axis and the innermost."""
+    if not any(_deep(t) for owner in _owners(program) for t in walk(_term(owner))):
+        return program
+    taken = _families(program)
+
+    def step(t: Term) -> Term:
+        return _walk(t, taken) if _deep(t) else t
+
+    definitions = tuple(replace(d, body=transform(d.body, step)) for d in program.definitions)
+    outputs = tuple(Output(o.buffer, o.axes, transform(o.term, step)) for o in program.outputs)
+    return replace(program, definitions=definitions, outputs=outputs)
+
+
+def _deep(term: Term) -> bool:
+    """Whether a term is three sums or more, one directly inside another, of a product."""
+    axes, body = _nested(term)
+    return len(axes) > 2 and len(product_parts(body)) > 1
+
+
+def _nested(term: Term) -> tuple[list[Axis], Term]:
+    axes: list[Axis] = []
+    while isinstance(term, Reduce) and term.monoid == "sum":
+        axes.append(term.axis)
+        term = term.body
+    return axes, term
+
+
+def _walk(term: Term, taken: set[str]) -> Term:
+    """Sums over all axes but the innermost as one, outermost slowest."""
+    (*outer, inner), body = _nested(term)
+    family = _free_name("_".join(a.family for a in outer), taken)
+    whole = Axis(family, 0, prod(a.extent for a in outer))
+    places: dict[Axis, Term] = {}
+    rest: Term = Index(whole)
+    for axis in reversed(outer):
+        size = Const(axis.extent)
+        places[axis] = rest if axis == outer[0] else apply("mod", rest, size)
+        rest = apply("floordiv", rest, size)
+    return reduce_("sum", whole, substitute(reduce_("sum", inner, body), places))
+
+
+def _families(program: Program) -> set[str]:
+    """Of all axes."""
+    taken = {a.family for owner in _owners(program) for a in owner.axes}
+    for owner in _owners(program):
+        inside = walk(_term(owner))
+        taken |= {a.family for t in inside for a in (*t.free, *_bound(t))}
+    return taken
+
+
+def _free_name(stem: str, taken: set[str]) -> str:
+    number = next(n for n in range(len(taken) + 1) if _numbered(stem, n) not in taken)
+    return _numbered(stem, number)
 
 
 def _bound(term: Term) -> tuple[Axis, ...]:

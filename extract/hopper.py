@@ -193,9 +193,10 @@ Walks = tuple[Axis | None, Mapping[Axis, int]]
 
 
 def _product(tensor: list[Contraction]) -> Walks | None:
-    """Contractions over the same axes: one is walked in steps of a panel; of several the longest
-    that a tile holds is whole, and the others are walked one by one. Of contractions over an axis
-    each the longest is walked so, and the others are whole."""
+    """Contractions over the same axes: one is walked in steps of a panel; of several one that a
+    tile holds is whole, best one along which operands lie side by side, then the longest, and the
+    others are walked one by one. Of contractions over an axis each the longest is walked so, and
+    the others are whole."""
     axes = set(tensor[0].axes)
     if any(set(c.axes) != axes for c in tensor):
         return _beside(tensor)
@@ -204,8 +205,14 @@ def _product(tensor: list[Contraction]) -> Walks | None:
     held = [a for a in axes if a.extent <= WIDEST]
     if not held:
         return None
-    inner = max(held, key=lambda a: (a.extent, a))
+    inner = max(held, key=lambda a: (_contiguous(tensor, a), a.extent, a))
     return None, {a: _whole(a) if a == inner else 1 for a in axes}
+
+
+def _contiguous(tensor: list[Contraction], axis: Axis) -> int:
+    """How many operands lie side by side along an axis."""
+    parts = {t for c in tensor for side, _ in c.sides for t in side if isinstance(t, Load)}
+    return sum(bool(t.coordinates) and axis in t.coordinates[-1].free for t in parts)
 
 
 def _beside(tensor: list[Contraction]) -> Walks | None:

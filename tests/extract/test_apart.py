@@ -39,9 +39,18 @@ MERGED = {
     "remainders, too": f"""def f({HEAD}) -> f32[B,T,H*D]:{SCORES}
     O[b,t,c] = sum[s](p[b,c//D,t,s] * V[b,s,c]) * (c % D + 1) + W[0,c]
     return O""",
+    "places in two dimensions": """def f(X: f32[B,R,R], Z: f32[E,P,P], W: f32[G*G,E], *,
+      B=2, R=6, G=3, P=2, E=4) -> f32[B,G*G,E]:
+    y[q,n,e] = sum[i](sum[j](X[q,P*(n//G) + i,P*(n % G) + j] * Z[e,i,j])) + W[n,e]
+    return y""",
+    "sums over four dimensions": """def f(X: f32[B,C,M,M], Z: f32[E,A,C,P,P], *,
+      B=2, C=3, M=6, P=2, E=4, A=2) -> f32[B,E,M-P,M-P]:
+    y[b,e,u: M-P,v: M-P] = sum[a](sum[c](sum[i](sum[j](X[b,c,u + i,v + j] * Z[e,a,c,i,j]))))
+    return y""",
 }
 KEPT = {
-    "queries that share keys": """def f(Q: f32[H,T,D], K: f32[G,T,D], *, H=4, G=2, T=5, D=3) -> f32[H,T,T]:
+    "queries that share keys": """def f(Q: f32[H,T,D], K: f32[G,T,D], *,
+      H=4, G=2, T=5, D=3) -> f32[H,T,T]:
     x[h,t,s: T] = sum[d](Q[h,t,d] * K[h//(H//G),s,d])
     return x""",
     "rows of its own": """def f(Q: f32[C,T], K: f32[T,C], *, C=8, T=5) -> f32[C,T]:
@@ -79,7 +88,7 @@ def test_results_are_the_same_numbers_in_the_same_memory(name: str) -> None:
 def test_every_product_is_a_contraction_afterwards(name: str) -> None:
     outputs = [o for region in cut(apart(program(MERGED[name]))) for o in region.outputs]
     found = analyse(tuple(outputs)).contractions.values()
-    assert len(found) >= 2
+    assert len(found) >= (2 if "softmax" in MERGED[name] else 1)
     assert all(c.rows and c.columns for c in found)
 
 
