@@ -239,12 +239,13 @@ class Pack:
 @dataclass(frozen=True, slots=True)
 class Pointwise:
     """`precise` asks for functions within 1-2 ulp; where a value is rounded to 16 bits afterwards,
-    the faster ones do."""
+    the faster ones do. `absolute`: errors below 1e-6 of the operands' size do as well."""
 
     target: Fragment
     value: Term
     whole: Term | None = None
     precise: bool = False
+    absolute: bool = False
 
 
 @dataclass(frozen=True, slots=True)

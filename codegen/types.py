@@ -127,6 +127,9 @@ def _combine(operation: str, b: list[Interval]) -> Interval | None:
             return b[0][0] - b[1][1], b[0][1] - b[1][0]
         case "neg":
             return -b[0][1], -b[0][0]
+        case "abs":
+            ends = [abs(x) for x in b[0]]
+            return 0 if b[0][0] <= 0 <= b[0][1] else min(ends), max(ends)
         case "mul":
             ends = [x * y for x in b[0] for y in b[1]]
             return min(ends), max(ends)

@@ -101,6 +101,9 @@ def _split(term: Term, factors: Factors) -> tuple[float, Term]:
         case Apply("div", (a, Const(c))) if _positive(c):
             inner, rest = _split(a, factors)
             return inner / float(c), rest
+        case Apply("mul", (a, b)):
+            (c, x), (d, y) = _split(a, factors), _split(b, factors)
+            return c * d, apply("mul", x, y)
         case Apply("where", (p, a, b)) if b is MINUS_INFINITY:
             inner, rest = _split(a, factors)
             return inner, Apply("where", (_scaled(p, factors), rest, b))

@@ -17,6 +17,7 @@ from nautile.codegen.sm80.elements import COMBINE, quad
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.indices import based
 from nautile.codegen.sm90.memory import Mask, MaskTail, Pin, Promote
+from nautile.codegen.sm90.reciprocals import Divided, divided
 from nautile.terms import Axis, Term
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "walk",
 ]
 
+MOST_DIVISORS = 4  # of one term that share reciprocals
 _WORD = re.compile(r"\w+")
 _INFINITE = {float("inf"): "nt_inf()", float("-inf"): "-nt_inf()"}
 
@@ -75,20 +77,33 @@ def walk(
 ) -> None:
     """Loops over a thread's elements; `statement` gets the terms' texts."""
     ctx.emit("{")
-    made = [based(ctx, t, column) for t in terms]
-    place, levels = places(ctx, column)
-    printer = ctx.printer(levels, place, precise=precise)
-    inner = list(statement([printer.value(t) for t, _ in made]))
-    ctx.emit(*[line for _, lines in made for line in lines], *levels[0].lines)
+    place, levels, inner = _begun(ctx, column, terms, statement, precise)
     if column is None:
         ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
         _position(ctx, [*levels[1].lines, *inner])
         ctx.emit(*levels[1].lines, *inner, "}", "}")
         return
-    rows(ctx, levels[1])
     ctx.unroll(f"for (int j = 0; j < {width // 8}; j++) {{")
     elements(ctx, column, place, levels[2], inner)
     ctx.emit("}", "}")
+
+
+def _begun(
+    ctx: Context,
+    column: Axis | None,
+    terms: Sequence[Term],
+    statement: Callable[[list[str]], Iterable[str]],
+    precise: bool,
+) -> tuple[Place, list[Level], list[str]]:
+    """What stands before the loop over columns, and what is left to be put into it."""
+    made = [based(ctx, t, column) for t in terms]
+    place, levels = places(ctx, column)
+    printer = ctx.printer(levels, place, precise=precise)
+    inner = list(statement([printer.value(t) for t, _ in made]))
+    ctx.emit(*[line for _, lines in made for line in lines], *levels[0].lines)
+    if column is not None:
+        rows(ctx, levels[1])
+    return place, levels, inner
 
 
 def places(ctx: Context, column: Axis | None) -> tuple[Place, list[Level]]:
@@ -178,6 +193,13 @@ def pointwise(ctx: Context, op: Pointwise) -> None:
 
 def _assign(ctx: Context, op: Pointwise, value: Term) -> None:
     element = ctx.element(op.target)
+    if op.absolute and op.target.column is not None:
+        names = [ctx.fresh("d") for _ in range(MOST_DIVISORS)]
+        axes = frozenset((ctx.roles.geometry.row, op.target.column))
+        found = divided(value, axes, names)
+        if found is not None:
+            _divide(ctx, op, found)
+            return
     walk(
         ctx,
         op.target.column,
@@ -186,6 +208,42 @@ def _assign(ctx: Context, op: Pointwise, value: Term) -> None:
         lambda texts: [f"{element} = {bare(texts[0])};"],
         op.precise,
     )
+
+
+def _divide(ctx: Context, op: Pointwise, found: Divided) -> None:
+    """The divisors of a thread's four elements of eight columns, the reciprocals, the term."""
+    column = op.target.column
+    assert column is not None
+    for tile in found.tiles:
+        ctx.spelled[tile.name] = f"{tile.name}[e][q]"
+        ctx.leaves[tile.name] = Fragment(tile.name, tile, None)
+    ctx.emit("{")
+    before = _begun(
+        ctx,
+        column,
+        found.divisors,
+        lambda texts: [
+            f"{tile.name}[e][q] = {bare(text)};"
+            for tile, text in zip(found.tiles, texts, strict=True)
+        ],
+        False,
+    )
+    element = ctx.element(op.target)
+    after = _begun(ctx, column, [found.term], lambda t: [f"{element} = {bare(t[0])};"], False)
+    ctx.unroll(f"for (int j = 0; j < {op.target.columns // 8}; j++) {{")
+    ctx.emit(*[f"float {tile.name}[{ctx.rows}][2];" for tile in found.tiles])
+    for number, (place, levels, inner) in enumerate((before, after)):
+        elements(ctx, column, place, levels[2], inner)
+        if number == 0:
+            for tile in found.tiles:
+                _reciprocals(ctx, tile.name)
+    ctx.emit("}", "}")
+
+
+def _reciprocals(ctx: Context, name: str) -> None:
+    for e in range(0, ctx.rows, 2):
+        places = ", ".join(f"{name}[{e + n // 2}][{n % 2}]" for n in range(4))
+        ctx.emit(f"nt_reciprocals({places});")
 
 
 def mask(ctx: Context, op: Mask) -> None:

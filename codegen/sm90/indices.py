@@ -57,12 +57,25 @@ class _Bases:
 
     def _argument(self, term: Term, kind: str) -> Term:
         """An operand of a float operation; an integer one as a float base."""
-        bounds = interval(term) if kind == "f32" and dtype_of(term) == "i32" else None
-        if bounds is not None and bounds[0] > -_EXACT and bounds[1] < _EXACT:
-            form = self._form(term)
-            if form is not None:
-                return self._leaf(form, "f32")
-        return self.rewrite(term)
+        floating = kind == "f32" and dtype_of(term) == "i32" and self._floating(term)
+        return floating or self.rewrite(term)
+
+    def _floating(self, term: Term) -> Term | None:
+        """The value as f32 of an integer term that is exact there; None for any other."""
+        bounds = interval(term)
+        if bounds is None or bounds[0] <= -_EXACT or bounds[1] >= _EXACT:
+            return None
+        form = self._form(term)
+        if form is not None:
+            return self._leaf(form, "f32")
+        match term:
+            case Apply("abs" | "neg" | "max" | "min", arguments):
+                inner = [self._floating(a) for a in arguments]
+                known = tuple(a for a in inner if a is not None)
+                return Apply(term.operation, known) if len(known) == len(inner) else None
+            case Const(value):
+                return Const(float(value))
+        return None
 
     def _form(self, term: Term) -> Mapping[Term, int] | None:
         """The linear form, where rows or columns stand in it alone; None for any other term."""

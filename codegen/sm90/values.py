@@ -338,25 +338,28 @@ class Values:
         target = self._array(s.target, self._over(s, nest))
         value = self._value(s, s.value)
         precise = self.precise and s.target.name not in self.narrow
+        absolute = s.target.name in self.narrow & self.absolute
         plain = self.structure.program.masked.get(s.target.name)
         if plain is None:
-            return self._copy(target, value, precise)
+            return self._copy(target, value, precise, absolute)
         whole = self._value(s, plain)
         if not masks:
-            return self._copy(target, whole, precise)
+            return self._copy(target, whole, precise, absolute)
         match value:
             case Apply("where", (keep, x, Const(constant))) if x is whole:
                 mask = Mask(target, keep, float(constant))
-                return [*self._copy(target, whole, precise), mask]
-        return [Pointwise(target, value, whole, precise)]
+                return [*self._copy(target, whole, precise, absolute), mask]
+        return [Pointwise(target, value, whole, precise, absolute)]
 
-    def _copy(self, target: Fragment, value: Term, precise: bool) -> list[Operation]:
+    def _copy(
+        self, target: Fragment, value: Term, precise: bool, absolute: bool
+    ) -> list[Operation]:
         """Nothing, where a value takes the place of the one that it equals."""
         if isinstance(value, Ref) and self.where.get(value.tile.name) == self.where.get(
             target.name
         ):
             return []
-        return [Pointwise(target, value, None, precise)]
+        return [Pointwise(target, value, None, precise, absolute)]
 
     def _value(self, s: Map, value: Term) -> Term:
         value = reciprocals(self.structure.inline(value), self.structure.columns[s.target.name])

@@ -177,6 +177,17 @@ CHAINS: dict[str, dict[str, Any]] = {
         "score": lambda s, q, t, h: P.mul(apply("tanh", P.mul(s, 0.01)), 30.0),
         "mask": P.causal,
     },
+    "power law": {
+        "score": lambda s, q, t, h: apply(
+            "sub",
+            P.mul(s, 0.1),
+            apply("log", P.add(Const(1.0), apply("abs", apply("sub", q, t)))),
+        )
+    },
+    "gated": {
+        "score": lambda s, q, t, h: P.mul(P.mul(s, 0.1), apply("sigmoid", P.mul(s, 0.2))),
+        "mask": P.causal,
+    },
     "distance": {"score": lambda s, q, t, h: P.add(s, P.mul(apply("sub", t, q), 0.1))},
     "sigmoid": {"activation": lambda x: apply("sigmoid", x), "mask": P.causal},
     "gelu": {"activation": P.gelu, "t": 70},

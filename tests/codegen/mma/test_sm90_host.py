@@ -21,9 +21,18 @@ from nautile.codegen.sm90.emit import emit_hopper
 from nautile.codegen.sm90.options import Options
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
-from nautile.terms import apply
+from nautile.terms import Term, apply
 
 pytestmark = pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
+
+
+def rational(s: Term, q: Term, t: Term, h: Term) -> Term:
+    """A score of two quotients and a distance."""
+    square = P.add(P.mul(s, s), 1.0)
+    near = apply("log", P.add(apply("abs", apply("sub", q, t)), 1.0))
+    wave = P.mul(apply("tanh", P.mul(s, 0.1)), 3.0)
+    return P.add(P.add(apply("div", s, square), wave), P.mul(near, -0.5))
+
 
 Case = tuple[Callable[[], TileProgram], dict[str, Any], float]
 QUICK: dict[str, Case] = {
@@ -40,6 +49,11 @@ QUICK: dict[str, Case] = {
     "a cluster, turns": (
         lambda: P.gemm(200, 264, 392, (128, 128, 64)),
         {"blocks": 2, "cluster": 2},
+        4e-3,
+    ),
+    "shared reciprocals": (
+        lambda: P.attention(128, 128, 64, heads=1, tile=(128, 64), mask=P.causal, score=rational),
+        {"blocks": 1},
         4e-3,
     ),
     "causal": (
@@ -134,6 +148,21 @@ def test_kernels_follow_the_interpreter(
     given = {**arrays, **outputs(program)}
     found = hopper_host.run(library[0], number, library[1][name], given)
     follows(program, found, arrays, tolerance)
+
+
+def test_a_nan_behind_the_mask_stays_there(
+    library: tuple[ctypes.CDLL, dict[str, CudaKernel]],
+) -> None:
+    """Elements share reciprocals with their neighbours, one of which the mask may drop."""
+    name, key = "shared reciprocals", 41
+    assert library[1][name].text.count("nt_reciprocals(d") >= 2
+    program = QUICK[name][0]()
+    arrays = inputs(program)
+    arrays["K"][0, key, 0] = np.nan
+    given = {**arrays, **outputs(program)}
+    found = hopper_host.run(library[0], list(QUICK).index(name), library[1][name], given)["O"]
+    assert np.isfinite(found[0, :key].astype(np.float32)).all()
+    assert np.isnan(found[0, key:].astype(np.float32)).all()
 
 
 @pytest.mark.slow

@@ -1,0 +1,100 @@
+"""Divisions whose divisors change from element to element, by one reciprocal for four of them.
+
+`1 / a` is `b c d (1 / (a b c d))`: one operation of the special-function unit in place of four, for
+nine products, where the divisors are known to be at least `LEAST` and so large that their product
+neither vanishes nor overflows. sigmoid(x) is 1 / (1 + exp(-x)). A divisor beyond 2^31 is taken as
+2^31, so a quotient has a relative error of some 3e-7 and an absolute one of 5e-10 times its
+dividend: for values that need an absolute accuracy alone (accuracy.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nautile.codegen.tile import Ref, Tile
+from nautile.codegen.types import dtype_of
+from nautile.terms import Apply, Axis, Cast, Const, Term, apply, transform, walk
+
+__all__ = ["Divided", "divided"]
+
+LEAST = 2.0**-20
+_SQUARES = ("exp", "exp2", "sigmoid", "abs", "sqrt")
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A term in which `tiles` stand for the reciprocals of `divisors`."""
+
+    term: Term
+    tiles: tuple[Tile, ...]
+    divisors: tuple[Term, ...]
+
+
+def divided(term: Term, axes: frozenset[Axis], names: Sequence[str]) -> Divided | None:
+    """The term over reciprocals of its divisors that vary along all of `axes`, named in order;
+    None where there are none. A divisor that holds another one, or has no name left, stays."""
+    spread = transform(term, _spread)
+    found = list(dict.fromkeys(d for t in walk(spread) if (d := _divisor(t, axes)) is not None))
+    inner = [d for d in found if not any(_divisor(t, axes) is not None for t in walk(d))]
+    inner = inner[: len(names)]
+    if not inner:
+        return None
+    tiles = tuple(Tile(names[n], tuple(sorted(axes)), "f32") for n in range(len(inner)))
+    refs = {d: Ref(t) for d, t in zip(inner, tiles, strict=True)}
+
+    def step(t: Term) -> Term:
+        match t:
+            case Apply("div", (a, b)) if b in refs and _divisor(t, axes) is not None:
+                return refs[b] if a == Const(1.0) else apply("mul", a, refs[b])
+        return t
+
+    return Divided(transform(spread, step), tiles, tuple(inner))
+
+
+def _spread(t: Term) -> Term:
+    """sigmoid as the quotient that it is."""
+    match t:
+        case Apply("sigmoid", (x,)) if dtype_of(t) == "f32":
+            return apply("div", Const(1.0), apply("add", Const(1.0), apply("exp", _negative(x))))
+    return t
+
+
+def _negative(x: Term) -> Term:
+    match x:
+        case Apply("mul", (a, Const(c))) | Apply("mul", (Const(c), a)):
+            return apply("mul", a, Const(-float(c)))
+    return apply("mul", x, Const(-1.0))
+
+
+def _divisor(t: Term, axes: frozenset[Axis]) -> Term | None:
+    """What a quotient of floats divides by, where that is an element's and bounded below."""
+    match t:
+        case Apply("div", (_, b)) if b.free >= axes and dtype_of(t) == "f32" == dtype_of(b):
+            return b if (_least(b) or 0.0) >= LEAST else None
+    return None
+
+
+def _least(t: Term) -> float | None:
+    """A bound below, or None where none is known."""
+    match t:
+        case Const(value):
+            return float(value)
+        case Apply("add", (a, b)):
+            low = (_least(a), _least(b))
+            return None if low[0] is None or low[1] is None else low[0] + low[1]
+        case Apply("mul", (a, b)) if a is b:
+            return 0.0
+        case Apply("mul", (a, Const(c))) | Apply("mul", (Const(c), a)) if float(c) >= 0:
+            low_a = _least(a)
+            return None if low_a is None else low_a * float(c)
+        case Apply("max", (a, b)):
+            known = [x for x in (_least(a), _least(b)) if x is not None]
+            return max(known, default=None)
+        case Apply("pow", (_, Const(c))) if float(c) % 2 == 0 and float(c) >= 0:
+            return 0.0
+        case Apply(operation, _) if operation in _SQUARES:
+            return 0.0
+        case Cast("f32", a):
+            return _least(a)
+    return None
