@@ -10,7 +10,7 @@ pass over that axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nautile.codegen.contraction import Contraction, contraction
@@ -158,13 +158,14 @@ class _Lowering:
                     pending += needed
 
     def _folds(self, terms: list[Term]) -> frozenset[Term]:
-        """The loads that reductions fold which are no contractions."""
+        """The loads that reductions fold which are no contractions: what other reductions make of
+        loads they fold as well is none."""
         found: set[Term] = set()
         for root in walk(*terms):
             if not isinstance(root, (Reduce, Online)):
                 continue
             if contraction(root, frozenset(self.streams), self.tiles, self.rounding) is None:
-                inside = walk(root.body)
+                inside = _above(root.body)
                 found.update(t for t in inside if isinstance(t, Load) and root.axis in t.free)
         return frozenset(found)
 
@@ -421,6 +422,17 @@ class _Lowering:
             scope.values[Before(term)] = before
         scope.statements.append(Fold(target, monoid, term.axis, source, repair, before, offset))
         return target
+
+
+def _above(root: Term) -> Iterator[Term]:
+    """The subterms that are inside no reduction."""
+    stack, seen = [root], set[Term]()
+    while stack:
+        term = stack.pop()
+        if term not in seen and not isinstance(term, (Reduce, Online, Running, Before)):
+            seen.add(term)
+            stack += children(term)
+            yield term
 
 
 def _moves(term: Reduction) -> tuple[Term | None, Term | None]:

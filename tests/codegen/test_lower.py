@@ -74,6 +74,7 @@ def test_what_a_loop_does_not_change_stands_before_it() -> None:
         ("f16", "bf16", True, "tf32"),
         ("f8e4m3", "f8e5m2", True, "f16"),
         ("i8", "i8", True, "i32"),
+        ("f16", "i8", False, "f16"),
         ("f64", "f32", True, "f64"),
     ],
 )
@@ -101,6 +102,20 @@ def test_factors_that_the_sum_does_not_concern_leave_it() -> None:
     found = dict(arrays)
     run_program([program], found)
     check(made, arrays, found, loose=4)
+
+
+def test_factors_of_the_depth_join_the_operand_that_is_folded_and_not_the_other() -> None:
+    """A maximum over the keys folds what the product makes, not the keys."""
+    i, j, k = ax("n", 10), ax("m", 12), ax("k", 20)
+    a, b = load("a", i, k, dtype="bf16"), load("b", j, k, dtype="bf16")
+    g, h = load("g", k, dtype="bf16"), load("h", k, dtype="bf16")
+    norm = op("rsqrt", Reduce("sum", k, op("mul", a, a)))
+    product = Reduce("sum", k, op("mul", op("mul", a, g), op("mul", b, h)))
+    top = Reduce("max", j, op("mul", norm, product))
+    made = kernel("top", [out("y", (i,), top, "f32")], {i: 8, j: 8, k: 32}, (j,))
+    (mma,) = _all(_program(made), Mma)
+    assert isinstance(mma, Mma)
+    assert mma.operand == "bf16"
 
 
 def test_several_axes_are_one_contraction() -> None:
