@@ -268,6 +268,9 @@ NT_DEV void nt_pin_bits(nt_u32 scratch, nt_u32 bits) {
 
 NT_DEV void nt_pin(nt_u32 scratch, float x) { nt_pin_bits(scratch, __float_as_uint(x)); }
 
+// what was read into a register has been asked for here, and not where it is used
+NT_DEV void nt_hold(nt_u32& x) { asm volatile("" : "+r"(x)); }
+
 // four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane l gives the address
 // of row l % 8 of matrix l / 8
 NT_DEV void nt_put_fragments(nt_u32 to, nt_u32 a, nt_u32 b, nt_u32 c, nt_u32 d) {

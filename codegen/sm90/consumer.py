@@ -21,6 +21,7 @@ from nautile.codegen.schedule.validate import ScheduleError
 from nautile.codegen.sm90.held import Block, Held, Value, agreed, moves
 from nautile.codegen.sm90.memory import (
     Advance,
+    Ahead,
     Begin,
     Box,
     CommitGroup,
@@ -333,6 +334,8 @@ class Consumer(Role):
             case Store(_, _, source):
                 held.use(source)
                 self.unpinned = ""
+            case Ahead():
+                pass  # what it reads no other operation writes
             case StoreTile():
                 self._refs(op.value)
                 self.unpinned = ""

@@ -17,7 +17,7 @@ from nautile.codegen.sm80.context import Context as Common
 from nautile.codegen.sm90.memory import Box, Ring, RoleProgram
 from nautile.codegen.sm90.wgmma import Product, Waiting
 from nautile.codegen.source import TensorMap
-from nautile.terms import Axis, Buffer
+from nautile.terms import Axis, Buffer, Term
 
 __all__ = ["Context", "context_of"]
 
@@ -33,6 +33,7 @@ class Context(Common):
     waits: dict[str, Waiting] = field(default_factory=dict)
     spelled: dict[str, str] = field(default_factory=dict)
     leaves: dict[str, Fragment] = field(default_factory=dict)
+    ahead: dict[Term, str] = field(default_factory=dict)
     total: int = 0
     block: str = ""
     first: str = ""

@@ -19,12 +19,14 @@ from nautile.codegen.memory import (
 )
 from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements
+from nautile.codegen.sm90.ahead import ahead
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
 from nautile.codegen.sm90.expectation import expected
 from nautile.codegen.sm90.grid import block_count, handed_on, named, number_of, origins
 from nautile.codegen.sm90.memory import (
     Advance,
+    Ahead,
     Begin,
     CommitGroup,
     Fence,
@@ -230,6 +232,8 @@ def _values(ctx: Context, op: Operation) -> None:
             issue(ctx, op)
         case WaitGroup():
             wait(ctx, op)
+        case Ahead():
+            ahead(ctx, op)
         case Promote():
             elements.promote(ctx, op)
         case Unpack():

@@ -28,6 +28,7 @@ Operation   ::= Tiles(body, first)               the output tiles of this block,
               | Unpack(target, box)              a box's elements of this warpgroup's rows, as f32
               | WaitGroup(pending, pinned)       all but so many groups are done; `pinned` registers
                                                  (written or read by products) are touched after it
+              | Ahead(load)                      elements that are stored with come into registers
               | Pin(source)                      what computed `source` stays before the next wait
               | PairStart | PairSync | PairArrive
                                                  the first warpgroup's turn; this one's; the next's
@@ -63,12 +64,13 @@ from nautile.codegen.memory import (
 from nautile.codegen.sm90.boxes import PANEL_BYTES, Accumulator, Box, Geometry, Ring
 from nautile.codegen.source import TensorMap
 from nautile.codegen.tile import Bounds
-from nautile.terms import Axis, Buffer, Term
+from nautile.terms import Axis, Buffer, Load, Term
 
 __all__ = [
     "PANEL_BYTES",
     "Accumulator",
     "Advance",
+    "Ahead",
     "Begin",
     "Box",
     "CommitGroup",
@@ -226,6 +228,16 @@ class Unpack:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """The elements of a tensor that a StoreTile of this tile will read at each of its positions,
+    over `columns` of `column`, come into registers."""
+
+    load: Load
+    column: Axis
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
 class WaitGroup:
     """`pinned` names accumulators and packed fragments."""
 
@@ -309,6 +321,7 @@ Operation = (
     | WaitGroup
     | Promote
     | Unpack
+    | Ahead
     | Pin
     | PairStart
     | PairSync

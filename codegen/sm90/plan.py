@@ -22,6 +22,7 @@ from nautile.codegen.schedule.structure import (
     Structure,
     UnsupportedError,
 )
+from nautile.codegen.sm90.ahead import with_ahead
 from nautile.codegen.sm90.covered import check
 from nautile.codegen.sm90.memory import (
     Advance,
@@ -100,6 +101,7 @@ class _Planner:
         self.values.staging = self.placement.staging
         consumer = self._consumer(dynamic)
         registers = self._registers()
+        consumer = self._with_ahead(consumer)
         cluster = self.geometry.cluster
         tiles = 1
         for axis in source.grid:
@@ -137,6 +139,15 @@ class _Planner:
             if not is_formed(self.structure, n)
         )
         return self.options.stages or (2 if chain else 16)
+
+    def _with_ahead(self, consumer: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        """What results are computed with comes early where products alone hold registers."""
+        if not all(is_lagged(self.structure, n) for n in self.root.nests):
+            return consumer
+        given = CONSUMER_REGISTERS[self.geometry.consumers]
+        held = self.values.registers() * self.geometry.fragments
+        room = (given[1] if given else 255) - SPARE_REGISTERS - held
+        return with_ahead(consumer, self.geometry, room)
 
     def _registers(self) -> tuple[int, int] | None:
         given = CONSUMER_REGISTERS[self.geometry.consumers]

@@ -44,6 +44,7 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     ctx.emit(f"// {op.buffer.name} = {show_value(op.value)}"[:100], "{")
     term, bases = based(ctx, op.value, op.column)
     place, levels = places(ctx, op.column)
+    place.known.update(ctx.ahead)
     printer = ctx.printer(levels, place, precise=op.precise)
     value = convert(printer.value(term), dtype_of(term), "f32")
     several = ctx.roles.geometry.fragments > 1

@@ -20,6 +20,7 @@ from nautile.codegen.schedule.text import show_operation
 from nautile.codegen.show import show_value
 from nautile.codegen.sm90.memory import (
     Advance,
+    Ahead,
     Begin,
     Box,
     Fill,
@@ -120,6 +121,8 @@ def _line(op: Operation) -> str:
             return _issue(op)
         case WaitGroup(pending, pinned):
             return f"wait group {pending}: {', '.join(pinned)}"
+        case Ahead(load):
+            return f"ahead: {show_value(load)}"
         case Promote(target, source):
             return f"promote {target.name} += {source.name}"
         case Unpack(target, box):

@@ -85,6 +85,7 @@ static uint32_t nt_load4(uint32_t at) { uint32_t v; memcpy(&v, host_at(at), 4); 
 static uint16_t nt_load2(uint32_t at) { uint16_t v; memcpy(&v, host_at(at), 2); return v; }
 static void nt_store4(uint32_t at, uint32_t v) { memcpy(host_at(at), &v, 4); }
 static void nt_store8(uint32_t at, uint32_t a, uint32_t b) { if (at % 8) abort(); nt_store4(at, a); nt_store4(at + 4, b); }
+static void nt_hold(uint32_t&) {}
 static void nt_pin(uint32_t, float) {}
 static void nt_pin_bits(uint32_t, uint32_t) {}
 static void nt_async_fence() {}

@@ -45,6 +45,11 @@ QUICK: dict[str, Case] = {
     "few rows, the others columns": (lambda: P.gemm(24, 136, 200, (32, 64, 64)), {}, 4e-3),
     "fewer rows than a tile": (lambda: P.gemm(24, 72, 200, (64, 32, 64)), {}, 4e-3),
     "gated pair": (lambda: P.gated(128, 136, 136, (128, 64, 64)), {}, 4e-3),
+    "a residual, ahead, turns": (
+        lambda: P.gemm(200, 136, 136, residual=True),
+        {"cluster": 2, "blocks": 2},
+        4e-3,
+    ),
     "a short product beside another": (lambda: P.beside(), {"blocks": 2, "cluster": 2}, 4e-3),
     "a cluster, turns": (
         lambda: P.gemm(200, 264, 392, (128, 128, 64)),
@@ -70,6 +75,11 @@ SLOW: dict[str, Case] = {
     ),
     "f32 results": (lambda: P.gemm(136, 134, 136, out="f32"), {}, 1e-5),
     "f32 results by the copy engine": (lambda: P.gemm(200, 136, 136, out="f32"), {}, 1e-5),
+    "a residual, ahead, ragged": (
+        lambda: P.gemm(200, 264, 136, (128, 256, 64), bias=True, residual=True),
+        {"blocks": 1},
+        4e-3,
+    ),
     "f32 results of two fragments": (
         lambda: P.gemm(200, 264, 136, (256, 96, 64), out="f32"),
         {"blocks": 2},
