@@ -58,15 +58,18 @@ def general(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask:
 
 def held_by_cluster(body: Body) -> bool:
     """Whether blocks of a cluster keep the rows that several passes read: rows along memory, too
-    long for one block, no longer than all blocks' registers, and longer than what rows share."""
-    if all(a.extent <= RESIDENT for a in body.reduced):
+    long for one block, no longer than all blocks' registers. What all rows share may be twice as
+    long: blocks that stay with a part of the columns keep that too."""
+    if body.contractions or prod(a.extent for a in body.reduced) <= RESIDENT:
+        return False
+    if len(body.reduced) > 1 and not _Shape(body, frozenset()).joins(body.reduced):
         return False
     loads = [x for x in body.loads if not x.free.isdisjoint(body.reduced)]
-    if body.contractions or any(x.coordinates[-1].free.isdisjoint(body.reduced) for x in loads):
+    if any(x.coordinates[-1].free.isdisjoint(body.reduced) for x in loads if x.coordinates):
         return False
     own = sum(_row_bytes(body, x) for x in loads if not x.free.isdisjoint(body.grid))
     shared = sum(_row_bytes(body, x) for x in loads if x.free.isdisjoint(body.grid))
-    return shared <= own <= CLUSTER_BYTES
+    return own <= CLUSTER_BYTES and shared <= 2 * own
 
 
 def _row_bytes(body: Body, load: Load) -> int:

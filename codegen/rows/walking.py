@@ -54,11 +54,11 @@ class _Walking(RowEmitter):
         for key in self._every():
             access = self.reads[key]
             size = access.bytes * g.width
-            if not row_dependent(access, self.rows):
+            if not row_dependent(access, self.rows) or not self._vector(access):
                 continue
-            if access.base is None or not self._vector(access) or size % _UNIT:
+            if access.base is None or size % _UNIT:
                 raise LoweringError(
-                    f"{self.name}: the rows of {access.buffer.name} do not lie in units of 16 bytes"
+                    f"{self.name}: rows of {access.buffer.name} lie not in units of 16 bytes"
                 )
             places[key] = offset
             offset += size * g.part

@@ -221,6 +221,38 @@ def test_rows_that_the_blocks_of_a_cluster_keep_are_read_once(columns: int) -> N
     assert prediction.reads_bytes == 2 * 4096 * columns
 
 
+def centred(shape: tuple[int, ...], factors: int, dtype: str = "bf16") -> Output:
+    """x less its mean over all axes but the first, times factors that all of these share."""
+    rows, *columns = (Axis(f"a{n}", 0, e) for n, e in enumerate(shape))
+    x = Load(Buffer("x", shape, dtype), (Index(rows), *map(Index, columns)))
+    total: Term = x
+    for axis in reversed(columns):
+        total = reduce_("sum", axis, total)
+    mean = apply("div", total, Const(float(math.prod(shape[1:]))))
+    value = apply("sub", x, mean)
+    for n in range(factors):
+        buffer = Buffer(f"f{n}", shape[1:], dtype)
+        value = apply("mul", value, Load(buffer, tuple(map(Index, columns))))
+    return Output(Buffer("y", shape, dtype), (rows, *columns), value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "factors", "dtype", "reads"),
+    [
+        ((4096, 65536), 2, "f32", 1),
+        ((4096, 65536), 3, "f32", 2),
+        ((512, 16, 4096), 0, "bf16", 1),
+        ((512, 128, 4096), 0, "bf16", 2),
+    ],
+)
+def test_rows_of_a_cluster_may_have_factors_and_axes(
+    shape: tuple[int, ...], factors: int, dtype: str, reads: int
+) -> None:
+    _, prediction = schedules((centred(shape, factors, dtype),), H200, 1)[0]
+    size = math.prod(shape) * (4 if dtype == "f32" else 2)
+    assert prediction.reads_bytes // size == reads
+
+
 def test_schedules_are_ranked_and_differ() -> None:
     found = schedules((matmul(),), H200, 8)
     seconds = [p.seconds for _, p in found]
