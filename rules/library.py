@@ -11,9 +11,10 @@ from .egglog import print_rule
 from .law import Rule
 from .parser import BYTES, parse
 
-__all__ = ["CLASSES", "describe", "load", "packs", "select"]
+__all__ = ["CLASSES", "OPTIONAL", "describe", "load", "packs", "select"]
 
 _HOME = Path(__file__).parent
+OPTIONAL = ("casts", "identities", "masks")  # packs that are loaded by name alone
 CLASSES: dict[str, tuple[str, ...]] = {
     "exact": ("exact",),
     "real": ("exact", "real"),
@@ -29,15 +30,15 @@ def packs() -> dict[str, Path]:
 def load(
     names: Iterable[str | Path] | None = None, *, classes: Iterable[str] | None = None
 ) -> tuple[Rule, ...]:
-    """The rules of packs given by shipped name or by path, all shipped packs when left out; of the
-    given numerics classes alone, where given (see `select`).
+    """The rules of packs given by shipped name or by path, all shipped packs but the `OPTIONAL` ones
+    when left out; of the given numerics classes alone, where given (see `select`).
 
     Raises InputError for an unknown pack or an unreadable file, SourceError for a malformed one and
     for a rule's name that two packs share.
     """
     shipped = packs()
     rules: list[Rule] = []
-    for name in shipped if names is None else names:
+    for name in (n for n in shipped if n not in OPTIONAL) if names is None else names:
         path = shipped.get(str(name), Path(name))
         rules += parse(_read(path, str(name), shipped), pack=path.stem, filename=str(path))
     _check_distinct(rules)
