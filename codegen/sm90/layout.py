@@ -74,10 +74,10 @@ def _regions(program: RoleProgram) -> Iterator[_Region]:
         yield _Region(ring.name, ring.offset, ring.offset + ring.stages * ring.slot_bytes)
         begin = ring.barriers
         yield _Region(f"the barriers of {ring.name}", begin, begin + 16 * ring.stages)
-    size = STAGING_BYTES * program.geometry.consumers
-    found = {op.staging for op in operations(program.consumer) if isinstance(op, StoreTile)}
-    for begin in sorted(found):
-        yield _Region("the staging", begin, begin + size)
+    each = STAGING_BYTES * program.geometry.consumers * program.geometry.fragments
+    stores = [op for op in operations(program.consumer) if isinstance(op, StoreTile)]
+    for begin, buffers in sorted({(op.staging, op.buffers) for op in stores}):
+        yield _Region("the staging", begin, begin + each * buffers)
     yield _Region("the words", program.words, program.words + _WORDS)
 
 

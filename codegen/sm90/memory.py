@@ -288,10 +288,10 @@ class MaskTail:
 
 @dataclass(frozen=True, slots=True)
 class StoreTile:
-    """A warpgroup's rows of `value` over `columns` of `column`, in panels of 128 bytes, through two
-    buffers of 8 KiB for each 64-row fragment, at `staging` (one warpgroup's after the other's),
-    each stored by TMA at `places` (those of the tile's first element, fastest first; number
-    `row_place` is that of the rows)."""
+    """A warpgroup's rows of `value` over `columns` of `column`, in panels of 128 bytes, through so
+    many `buffers` of 8 KiB for each 64-row fragment, at `staging` (one warpgroup's after the
+    other's), each stored by TMA at `places` (those of the tile's first element, fastest first;
+    number `row_place` is that of the rows)."""
 
     buffer: Buffer
     map: TensorMap
@@ -302,6 +302,7 @@ class StoreTile:
     columns: int
     staging: int
     precise: bool = False
+    buffers: int = 2
 
 
 Operation = (

@@ -4,7 +4,7 @@ Registers. A consumer warpgroup of 128 threads has 64 rows (or two fragments of 
 half of a fragment's columns, and a quarter of those of a packed operand. `CONSUMER_REGISTERS` tells
 how many a thread has by the number of consumers; `SPARE_REGISTERS` of them are for everything else.
 
-Shared memory: 232448 bytes a block, less 1024 for alignment. Two staging buffers of 8 KiB for each
+Shared memory: 232448 bytes a block, less 1024 for alignment. Some staging buffers of 8 KiB for each
 consumer that stores by TMA; the rings take the rest.
 """
 
@@ -24,7 +24,7 @@ __all__ = [
 
 SHARED_LIMIT = 232448
 ALIGNMENT = 1024
-STAGING_BYTES = 16384
+STAGING_BYTES = 8192
 SPARE_REGISTERS = 28
 LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
 # consumers -> registers of the producer's threads and of theirs (None: what a launch gives). Fewer
@@ -40,7 +40,7 @@ class Options:
     the device's multiprocessors; `group` row tiles are walked together for the second-level
     cache;
     `ahead`: a chain's next tile begins before this one's end; `cluster`: so many blocks bring what
-    their tiles share together."""
+    their tiles share together; `buffers`: staging buffers of 8 KiB a fragment."""
 
     stages: int | None = None
     ahead: bool | None = None
@@ -52,4 +52,5 @@ class Options:
     blocks: int = 132
     group: int = 8
     cluster: int | None = None
+    buffers: int = 2
     shared_limit: int = SHARED_LIMIT

@@ -99,6 +99,7 @@ class _Planner:
             self.structure, self.root, self.geometry, self.options, dynamic, self._stages()
         )
         self.values.staging = self.placement.staging
+        self.values.buffers = self.options.buffers
         consumer = self._consumer(dynamic)
         registers = self._registers()
         consumer = self._with_ahead(consumer)

@@ -93,7 +93,8 @@ def place(
     gathered.share()
     if dynamic:
         gathered.boxes.setdefault(_STAY, [])
-    staging = geometry.consumers * geometry.fragments * STAGING_BYTES * any(_staged(structure))
+    staged = options.buffers * any(_staged(structure))
+    staging = geometry.consumers * geometry.fragments * STAGING_BYTES * staged
     slots = {key: sum(b.bytes for b in boxes) for key, boxes in gathered.boxes.items()}
     free = options.shared_limit - ALIGNMENT - staging - 1024
     stages = most

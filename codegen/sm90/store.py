@@ -1,7 +1,8 @@
 """Registers to global memory: by the copy engine through shared memory, or directly.
 
 By the copy engine, a warpgroup writes panels of 64 rows x 128 bytes, 16-bit elements with stmatrix,
-in the swizzle that its tensor map has, into two buffers in turn; one thread stores each panel.
+in the swizzle that its tensor map has, into two buffers or more in turn; one thread stores each
+panel.
 """
 
 from __future__ import annotations
@@ -52,17 +53,12 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     ctx.emit(*bases, *levels[0].lines)
     rows(ctx, levels[1])
     ctx.emit(
-        f"const nt_u32 staging = shared + {op.staging}{_own(ctx)};",
+        f"const nt_u32 staging = shared + {op.staging}{_own(ctx, op)};",
         f"const nt_u32 put_row = (warp & 3) * 16 + (lane {'& 15' if halves == 2 else '>> 2'});",
     )
     ctx.unroll(f"for (int panel = 0; panel < {-(-op.columns // wide)}; panel++) {{")
-    ctx.emit(f"const nt_u32 to = staging + (panel & 1) * {_pair(ctx) // 2};")
-    ctx.emit(f"if ({LEADER}) {{")
-    if op.columns > wide:
-        ctx.emit("if (panel > 0) nt_bulk_wait_read<1>(); else nt_bulk_wait_read<0>();", "}")
-    else:
-        ctx.emit("nt_bulk_wait_read<0>();", "}")
-    ctx.emit("nt_named_sync(1 + w, 128);")
+    ctx.emit(f"const nt_u32 to = staging + {_turn(op)} * {_BUFFER * ctx.rows // 2};")
+    _free(ctx, op, -(-op.columns // wide))
     ctx.unroll("for (int part = 0; part < 4; part++) {")
     if op.columns % wide:
         ctx.emit(f"if (panel * 4 + part >= {op.columns * 4 // wide}) break;")
@@ -77,13 +73,27 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     ctx.emit("}", "}")
 
 
-def _pair(ctx: Context) -> int:
-    """Bytes of a warpgroup's two buffers."""
-    return 2 * _BUFFER * ctx.roles.geometry.fragments
+def _turn(op: StoreTile) -> str:
+    """The number of the panel's buffer."""
+    return f"(panel & {op.buffers - 1})" if op.buffers in (2, 4) else f"(panel % {op.buffers})"
 
 
-def _own(ctx: Context) -> str:
-    return f" + w * {_pair(ctx)}" * (ctx.roles.geometry.consumers > 1)
+def _free(ctx: Context, op: StoreTile, panels: int) -> None:
+    """At first all buffers are waited for, later the one whose turn comes again."""
+    again = panels > op.buffers
+    ctx.emit("if (panel == 0" + f" || panel >= {op.buffers}" * again + ") {", f"if ({LEADER}) {{")
+    if again:
+        last = f"nt_bulk_wait_read<{op.buffers - 1}>()"
+        ctx.emit(f"if (panel > 0) {last}; else nt_bulk_wait_read<0>();", "}")
+    else:
+        ctx.emit("nt_bulk_wait_read<0>();", "}")
+    ctx.emit("nt_named_sync(1 + w, 128);", "}")
+
+
+def _own(ctx: Context, op: StoreTile) -> str:
+    """From the first warpgroup's buffers to this one's."""
+    each = op.buffers * _BUFFER * ctx.roles.geometry.fragments
+    return f" + w * {each}" * (ctx.roles.geometry.consumers > 1)
 
 
 def _panel(op: StoreTile) -> int:

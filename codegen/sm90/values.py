@@ -51,6 +51,7 @@ class Values:
     structure: Structure
     root: Nest
     staging: int = 0
+    buffers: int = 2
     fragments: dict[str, Fragment] = field(default_factory=dict)
     where: dict[str, tuple[str, int]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -407,7 +408,7 @@ class Values:
             return [
                 StoreTile(
                     s.buffer, view.map, view.places, view.outer, value, column, width,
-                    self.staging, self.precise,
+                    self.staging, self.precise, self.buffers,
                 )
             ]  # fmt: skip
         if pure is None:

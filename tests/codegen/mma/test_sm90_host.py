@@ -75,6 +75,11 @@ SLOW: dict[str, Case] = {
     ),
     "f32 results": (lambda: P.gemm(136, 134, 136, out="f32"), {}, 1e-5),
     "f32 results by the copy engine": (lambda: P.gemm(200, 136, 136, out="f32"), {}, 1e-5),
+    "more buffers": (
+        lambda: P.gemm(200, 264, 136, (128, 256, 64)),
+        {"blocks": 1, "buffers": 3},
+        4e-3,
+    ),
     "a residual, ahead, ragged": (
         lambda: P.gemm(200, 264, 136, (128, 256, 64), bias=True, residual=True),
         {"blocks": 1},

@@ -484,10 +484,12 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         #pragma unroll
         for (int panel = 0; panel < 2; panel++) {
           const nt_u32 to = staging + (panel & 1) * 8192;
-          if ((threadIdx.x & 127) == 0) {
-            if (panel > 0) nt_bulk_wait_read<1>(); else nt_bulk_wait_read<0>();
+          if (panel == 0) {
+            if ((threadIdx.x & 127) == 0) {
+              nt_bulk_wait_read<0>();
+            }
+            nt_named_sync(1 + w, 128);
           }
-          nt_named_sync(1 + w, 128);
           #pragma unroll
           for (int part = 0; part < 4; part++) {
             float v[4];
