@@ -19,11 +19,12 @@ from nautile.extract.shapes import depth_folds
 from nautile.extract.work import operation_cost
 from nautile.terms import Axis, Load, Reduce, Term
 
-__all__ = ["NOTHING", "PACKED", "Formed", "formed", "forms"]
+__all__ = ["NOTHING", "PACKED", "Formed", "formed", "forms", "settles"]
 
 PACKED = ("bf16", "f16")  # operands that registers hold in pairs
 UNPACK = 2.0  # instructions of an element: its load from shared memory, its conversion
 PACK = 1.0  # those of an element that becomes an operand
+LARGEST = 256  # positions of a depth that a warpgroup's registers hold at once
 BESIDE = 8.0  # those of an element of rows and depth that is read where it lies
 
 
@@ -46,6 +47,14 @@ def forms(parts: tuple[Term, ...], row: Axis, deep: set[Axis], operand: str) -> 
     if plain or operand not in PACKED or any(reduces(t) for t in parts):
         return False
     return bool(_held(parts, row, deep))
+
+
+def settles(parts: tuple[Term, ...], row: Axis, deep: set[Axis], operand: str) -> bool:
+    """Whether the operand can take the place of some of its elements: they are of its type and lie
+    along the depth; and all that are held at once fit a thread's registers."""
+    held = _held(parts, row, deep)
+    along = (t.buffer.dtype == operand and t.coordinates[-1].free & deep for t in held)
+    return any(along) and len(held) * max(a.extent for a in deep) <= LARGEST
 
 
 def formed(body: Body, row: Axis, tensor: Iterable[Contraction]) -> Formed | None:

@@ -35,7 +35,7 @@ from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.copied import ELEMENTS, WIDTHS, lies
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
-from nautile.extract.formed import NOTHING, Formed, formed, forms
+from nautile.extract.formed import NOTHING, Formed, formed, forms, settles
 from nautile.extract.norms import norm
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
 from nautile.terms import Axis, Load, Online, Reduce, Term
@@ -52,6 +52,7 @@ UNIT = 16  # what tiles are multiples of
 REGISTERS = {1: 227, 2: 204, 3: 132}
 LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
 TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups take in turn
+CLUSTER = 2  # blocks that bring what their tiles share together
 STAGING = 16_384  # bytes for each fragment through which results are stored
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
 EIGHTS = ("f8e4m3", "f8e5m2")
@@ -83,7 +84,8 @@ class Warpgroups:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a block of each tiling takes: consumer warpgroups, whether they take tiles in turn,
+    """What a block of each tiling takes: consumer warpgroups, blocks that bring shared operands
+    together (codegen.sm90.shape says when), whether warpgroups take tiles in turn,
     registers of a thread for accumulators and packed operands, slots of the rings, bytes of a slot
     and of shared memory, whether results are stored by the copy engine, and whether all fits."""
 
@@ -126,11 +128,11 @@ def _tensor(body: Body) -> list[Contraction]:
 
 def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | None:
     """With an axis as the rows."""
-    beside = depth_folds(body)
-    if not all(c.operand in WIDTHS for c in tensor) or norm(body) or (beside and is_chain(body)):
+    if not all(c.operand in WIDTHS for c in tensor) or norm(body):
         return None
     made = formed(body, row, tensor)
-    if made is None or (made != NOTHING and len({c.axes for c in tensor}) > 1):
+    beside = len({c.axes for c in tensor}) > 1 and not is_chain(body)
+    if made is None or (made != NOTHING and beside):
         return None
     if not _columns_folded(body) or not all(row in o.axes for o in body.outputs):
         return None
@@ -228,7 +230,8 @@ def _beside(tensor: list[Contraction]) -> Walks | None:
 def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:
     """One streamed axis, along which results are contracted or folded; the other depths whole."""
     late = {c.root for c in tensor if any(reduces(t) for parts, _ in c.sides for t in parts)}
-    late |= {r for r in body.stage if r not in body.contractions and r not in body.free}
+    beside = {*body.contractions, *body.free, *depth_folds(body)}
+    late |= {r for r in body.stage if r not in beside}
     streamed = {r.axis for r in late if isinstance(r, (Reduce, Online))}
     passes = [k for axis, k in body.passes if axis in streamed]
     inner = [a for c in tensor if c.root not in late for a in c.axes]
@@ -236,6 +239,8 @@ def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:
         return None
     (stream,) = streamed
     if any(c.axes != (stream,) for c in tensor if c.root in late):
+        return None
+    if any(fold.free & {stream} or fold.axis == stream for fold in depth_folds(body)):
         return None
     return (stream, {}) if len(passes) == 1 or stream.extent <= WIDEST else None
 
@@ -251,11 +256,20 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
         if any(reduces(t) for t in parts):
             if own.row not in free or not own.chain:
                 return False
-        elif own.row in free and not own.chain and forms(parts, own.row, deep, c.operand):
+        elif own.row in free and _forms(c, parts, own, deep):
             continue
         elif len(parts) > 1 or not lies(parts[0], tiled, deep, c.operand):
             return False
     return True
+
+
+def _forms(c: Contraction, parts: tuple[Term, ...], own: Warpgroups, deep: set[Axis]) -> bool:
+    """Whether a side with the rows is formed of elements; in a chain, once a tile in the place of
+    some of them."""
+    if not forms(parts, own.row, deep, c.operand):
+        return False
+    stays = all(own.stream not in t.free for t in parts)
+    return not own.chain or (stays and settles(parts, own.row, deep, c.operand))
 
 
 # ---- tiles -------------------------------------------------------------------------------------
@@ -345,6 +359,7 @@ def _registers(
         2 if not own.chain and any(c.operand in EIGHTS for c in body.contractions.values()) else 1
     )
     fragments = tiles[own.row] / (64 * consumers)
+    # in a chain they are gone when the stream begins
     depth = max(own.steps.values(), default=0) if own.formed != NOTHING else 0
     elements = depth * (len(own.formed.held) / 2 + own.formed.operand / 4)
     total: Vector = fragments * (sums * _width(body, own, tiles) / 2 + packed / 4 + elements)

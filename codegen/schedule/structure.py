@@ -70,12 +70,16 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
+    """What `analyse` finds. `reformed` names values that replace the elements that they are made of
+    where these lie: value -> the tile of elements."""
+
     program: TileProgram
     row: Axis
     contractions: dict[str, Contraction]
     pure: dict[str, Term]
     columns: dict[str, Axis | None]
     deep: dict[str, Term] = field(default_factory=dict)
+    reformed: dict[str, str] = field(default_factory=dict)
 
     def inline(self, term: Term) -> Term:
         """The term with pure tiles replaced by their Loads."""

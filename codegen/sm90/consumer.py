@@ -26,6 +26,7 @@ from nautile.codegen.sm90.memory import (
     Box,
     CommitGroup,
     Fence,
+    Form,
     Issue,
     Mask,
     MaskTail,
@@ -325,6 +326,9 @@ class Consumer(Role):
                 held.define(target, self._current(source))
             case Unpack(target, box, ring):
                 held.define(target, Value(self._elements(box, ring)))
+            case Form(source, box, ring):
+                held.use(source)
+                self._elements(box, ring)
             case Promote(target, source):
                 held.use(target, source)
                 held.define(target, Value())

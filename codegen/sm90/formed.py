@@ -11,6 +11,9 @@ loop over c:  m = mma[c](x * g, W); r = sum[c](x * x)
  ->           x' = read x; a = x' * g; m = mma[c](a, W); s = x' * x'; r = sum[c](s)
 ```
 
+An operand that stays while a loop runs is formed once, before it, and takes the place of its
+elements in shared memory, from where products read it.
+
 Elements of tensors that the copy engine does not bring as tiles over both axes are read where they
 lie. The rewrite is of the tile program; it means the same.
 """
@@ -54,8 +57,10 @@ def formed(structure: Structure) -> Structure:
         structure,
         program=replace(structure.program, body=body),
         contractions={**structure.contractions, **made.contractions},
+        pure={**structure.pure, **made.homes},
         columns={**structure.columns, **made.columns},
         deep={},
+        reformed=made.reformed,
     )
 
 
@@ -67,6 +72,8 @@ class _Forming:
     lefts: set[str]
     columns: dict[str, Axis | None] = field(default_factory=dict)
     contractions: dict[str, Contraction] = field(default_factory=dict)
+    homes: dict[str, Term] = field(default_factory=dict)
+    reformed: dict[str, str] = field(default_factory=dict)
 
     def body(self, body: Iterable[Statement]) -> tuple[Statement, ...]:
         """The statements of one scope: elements are read once in each."""
@@ -76,7 +83,11 @@ class _Forming:
         for s in body:
             match s:
                 case Loop(axis, inner, bounds):
+                    for mma in self._staying(s):
+                        done += self._stay(mma, raws, lefts)
                     done.append(Loop(axis, self.body(inner), bounds))
+                case Mma() if s.target.name in self.contractions:
+                    done.append(self.contractions[s.target.name].statement)
                 case Mma() if s.target.name in self.lefts:
                     done += self._product(s, raws, lefts)
                 case Fold() if (value := self.structure.folded(s)) is not None:
@@ -90,25 +101,73 @@ class _Forming:
                     done.append(s)
         return tuple(done)
 
+    def _staying(self, loop: Loop) -> list[Mma]:
+        """The products of a loop, and of those in it, whose formed operand none of them moves."""
+        found = list(statements((loop,)))
+        axes = {s.axis for s in found if isinstance(s, Loop)}
+        mmas = [s for s in found if isinstance(s, Mma) and s.target.name in self.lefts]
+        return [s for s in mmas if not self._value(s).free & axes]
+
+    def _stay(
+        self, s: Mma, raws: dict[Load, Tile], lefts: dict[tuple[Term, str], Tile]
+    ) -> list[Statement]:
+        """The operand in the place of its elements; the product reads it there."""
+        c, value = self.structure.contractions[s.target.name], self._value(s)
+        done: list[Statement] = []
+        if (value, c.operand) not in lefts:
+            name = f"{c.left.name}_in_{s.target.name}"
+            tile = self._formed(name, value, c.axis, raws, done)
+            home = self._home(value, c, raws)
+            self.reformed[name] = raws[home].name
+            left = Tile(f"{name}_there", (self.structure.row, c.axis), c.operand)
+            self.homes[left.name], lefts[value, c.operand] = home, left
+            assert tile.name == name
+        self._put(s, lefts[value, c.operand])
+        return done
+
+    def _home(self, value: Term, c: Contraction, raws: dict[Load, Tile]) -> Load:
+        """Elements whose place the operand takes: of its type and order, and read by nobody else
+        afterwards."""
+        plain = {
+            self.structure.operand(t.name)
+            for other in self.structure.contractions.values()
+            for t in (other.left, other.right)
+        }
+        taken = {*self.homes.values(), *plain}
+        for load in (t for t in walk(value) if isinstance(t, Load) and t in raws):
+            box = elements(self.structure, load, c.axis)
+            fits = box is not None and (box.element, box.inner) == (c.operand, c.axis)
+            if fits and load not in taken:
+                return load
+        raise UnsupportedError(f"{c.left.name} stays, and has no place")
+
+    def _value(self, s: Mma) -> Term:
+        """What the left operand is, without the rounding of the product."""
+        c = self.structure.contractions[s.target.name]
+        value = self.structure.operand(c.left.name)
+        assert value is not None
+        same = isinstance(value, Cast) and value.dtype == c.operand
+        return value.argument if same and isinstance(value, Cast) else value
+
+    def _put(self, s: Mma, left: Tile) -> Mma:
+        """The product with its left operand, which is noted."""
+        c = self.structure.contractions[s.target.name]
+        mma = replace(s, left=left) if s.left == c.left else replace(s, right=left)
+        self.contractions[s.target.name] = replace(c, statement=mma, left=left)
+        return mma
+
     def _product(
         self, s: Mma, raws: dict[Load, Tile], lefts: dict[tuple[Term, str], Tile]
     ) -> list[Statement]:
         """The product after its left operand, which others of the scope may have, too."""
-        c = self.structure.contractions[s.target.name]
-        value = self.structure.operand(c.left.name)
-        assert value is not None
-        if isinstance(value, Cast) and value.dtype == c.operand:
-            value = value.argument  # the product rounds it
+        c, value = self.structure.contractions[s.target.name], self._value(s)
         done: list[Statement] = []
         if (value, c.operand) not in lefts:
             name = f"{c.left.name}_in_{s.target.name}"
             lefts[value, c.operand] = self._formed(name, value, c.axis, raws, done)
             if not raws:
                 raise UnsupportedError(f"no elements of {c.left.name} come as tiles")
-        left = lefts[value, c.operand]
-        mma = replace(s, left=left) if s.left == c.left else replace(s, right=left)
-        self.contractions[s.target.name] = replace(c, statement=mma, left=left)
-        return [*done, mma]
+        return [*done, self._put(s, lefts[value, c.operand])]
 
     def _formed(
         self, name: str, value: Term, depth: Axis, raws: dict[Load, Tile], done: list[Statement]

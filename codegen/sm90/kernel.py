@@ -31,6 +31,7 @@ from nautile.codegen.sm90.memory import (
     CommitGroup,
     Fence,
     Fill,
+    Form,
     Issue,
     Mask,
     MaskTail,
@@ -58,7 +59,7 @@ from nautile.codegen.sm90.parameters import maps, pointers
 from nautile.codegen.sm90.products import issue, keeps, wait
 from nautile.codegen.sm90.store import LEADER, store, store_tile
 from nautile.codegen.sm90.text import show_memory
-from nautile.codegen.sm90.unpack import unpack
+from nautile.codegen.sm90.unpack import form, unpack
 from nautile.codegen.sm90.wgmma import wrappers
 from nautile.codegen.source import CudaKernel
 from nautile.terms import Buffer
@@ -238,6 +239,8 @@ def _values(ctx: Context, op: Operation) -> None:
             elements.promote(ctx, op)
         case Unpack():
             unpack(ctx, op)
+        case Form():
+            form(ctx, op)
         case Pin():
             elements.pin(ctx, op)
         case Mask():

@@ -26,6 +26,7 @@ Operation   ::= Tiles(body, first)               the output tiles of this block,
               | CommitGroup                      close the group of products issued so far
               | Promote(target, source)          target += source, in f32
               | Unpack(target, box)              a box's elements of this warpgroup's rows, as f32
+              | Form(source, box)                the source in the place of those elements, rounded
               | WaitGroup(pending, pinned)       all but so many groups are done; `pinned` registers
                                                  (written or read by products) are touched after it
               | Ahead(load)                      elements that are stored with come into registers
@@ -76,6 +77,7 @@ __all__ = [
     "CommitGroup",
     "Fence",
     "Fill",
+    "Form",
     "Geometry",
     "Issue",
     "Mask",
@@ -238,6 +240,16 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """The box's elements of this warpgroup's rows become the source, rounded to their type; its
+    products that follow read them."""
+
+    source: Fragment
+    box: Box
+    ring: Ring
+
+
+@dataclass(frozen=True, slots=True)
 class WaitGroup:
     """`pinned` names accumulators and packed fragments."""
 
@@ -322,6 +334,7 @@ Operation = (
     | WaitGroup
     | Promote
     | Unpack
+    | Form
     | Ahead
     | Pin
     | PairStart

@@ -30,6 +30,7 @@ from nautile.codegen.sm90.memory import (
     CommitGroup,
     Fence,
     Fill,
+    Form,
     Geometry,
     Issue,
     Next,
@@ -66,7 +67,7 @@ from nautile.codegen.sm90.streams import (
     only_first_partial,
 )
 from nautile.codegen.sm90.values import IDENTITY, Values
-from nautile.codegen.tile import Bounds, Fold, Map, Write
+from nautile.codegen.tile import Bounds, Fold, Map, Read, Write
 
 __all__ = ["plan"]
 
@@ -244,7 +245,9 @@ class _Planner:
 
     def _uses_stay(self, item: Item) -> bool:
         found = batches(item) if isinstance(item, Nest) else [item]
-        return any(isinstance(b, Batch) and self.placement.stays(b) for b in found)
+        return any(isinstance(b, Batch) and self.placement.stays(b) for b in found) or (
+            isinstance(item, Read) and self.placement.elements(item)[1].stays
+        )
 
     def _takes_turns(self) -> bool:
         return any(self._in_turn(nest) for nest in self.root.nests)
@@ -270,7 +273,24 @@ class _Planner:
                 return [*self._formed(item), *done]
             case Nest():
                 return [*self._sequence(item), *done]
-        return self.values.operations(item, None)
+        made = self.values.operations(item, None, placement=self.placement)
+        if isinstance(item, Map) and item.target.name in self.structure.reformed:
+            there = self.placement.lies(self.structure.reformed[item.target.name])
+            made += [Form(self.values.fragment(item.target), *there)]
+        if item is self._last_formed():
+            made += self._free()
+        return [*made, *done]
+
+    def _last_formed(self) -> Item | None:
+        formed = self.structure.reformed
+        found = [i for i in self.root.items if isinstance(i, Map) and i.target.name in formed]
+        return found[-1] if found else None
+
+    def _free(self) -> list[Operation]:
+        """Accumulators that loops begin: set here, they need no registers while what stays is
+        formed. (To the compiler, a product that starts at 0 reads what they held.)"""
+        found = [c for nest in nests(self.root) for b in nest.batches for c in b.contractions]
+        return [Clear(self.values.fragment(c.statement.target)) for c in found]
 
     def _promoted(self, nest: Nest, ring: Ring, batch: Batch) -> list[Operation]:
         """Every block's sum by itself, added to the f32 sum under other warpgroups' products."""
@@ -364,6 +384,7 @@ class _Planner:
         if wanted is None:
             wanted = stay is None or stay.stages > 1
         alone = self.root.nests == [nest] and not self.root.batches
+        alone = alone and not self.structure.reformed  # the next tile's would have to be formed
         return wanted and alone and not self.placement.stays(nest.batches[1])
 
     def _partial_first(self, nest: Nest) -> bool:

@@ -69,7 +69,11 @@ class Placement:
 
     def elements(self, s: Read) -> tuple[Box, Ring]:
         """Where elements lie that are computed with in registers."""
-        key, name = self.found[0, s.target.name, ""]
+        return self.lies(s.target.name)
+
+    def lies(self, tile: str) -> tuple[Box, Ring]:
+        """Where the elements of such a tile lie."""
+        key, name = self.found[0, tile, ""]
         ring = self.named[key]
         return next(b for b in ring.boxes if b.name == name), ring
 

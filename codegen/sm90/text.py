@@ -24,6 +24,7 @@ from nautile.codegen.sm90.memory import (
     Begin,
     Box,
     Fill,
+    Form,
     Issue,
     Mask,
     MaskTail,
@@ -127,6 +128,8 @@ def _line(op: Operation) -> str:
             return f"promote {target.name} += {source.name}"
         case Unpack(target, box):
             return f"unpack {target.name} from {box.name}"
+        case Form(source, box):
+            return f"form {box.name} <- {source.name}"
         case Pin(source):
             return f"pin {source.name}"
         case Mask(target, keep, constant):

@@ -1,4 +1,4 @@
-"""Elements of a box into registers, as f32, where an accumulator's columns would lie.
+"""Elements of a box into registers, as f32, where an accumulator's columns would lie, and back.
 
 A thread has rows lane / 4 and lane / 4 + 8 of each 16 and, of every eight columns, two neighbours.
 Where the depth is contiguous these are one access: eight rows at once lie in eight different
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from nautile.codegen.sm80.context import widened
 from nautile.codegen.sm90.context import Context
-from nautile.codegen.sm90.memory import PANEL_BYTES, Box, Unpack
+from nautile.codegen.sm90.memory import PANEL_BYTES, Box, Form, Unpack
 from nautile.dtypes import DTYPES
 
-__all__ = ["unpack"]
+__all__ = ["form", "unpack"]
 
 _FRAGMENT_BYTES = 64 * PANEL_BYTES
 
@@ -39,6 +39,29 @@ def unpack(ctx: Context, op: Unpack) -> None:
     else:
         _singles(ctx, op, f"box{move}", "(e & 1) * 8" if several else "e * 8")
     ctx.emit("}", "}", "}")
+
+
+def form(ctx: Context, op: Form) -> None:
+    """Values of the warpgroup's rows into the box, 16 rows x 16 columns of a warp at once: lane l
+    gives the place of row l % 16 of the left or the right eight columns."""
+    ctx.emit(f"// {op.source.name} in the place of {op.box.map.buffer}'s elements", "{")
+    fragments, kind = ctx.roles.geometry.fragments, op.box.element
+    mine = f" + w * {fragments * _FRAGMENT_BYTES}" * (ctx.roles.geometry.consumers > 1)
+    ctx.emit(
+        f"const nt_u32 box = {ctx.lies(op.box, op.ring)}{mine};",
+        "const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);",
+    )
+    ctx.unroll(f"for (int part = 0; part < {op.source.columns // 16}; part++) {{")
+    panel = f" + part / 4 * {op.box.panel_bytes}" * (op.box.panels > 1)
+    chunk = "(((part % 4 * 2 + (lane >> 4)) ^ (put_row & 7)) << 4)"
+    ctx.emit(f"const nt_u32 to = box{panel} + put_row * {PANEL_BYTES} + {chunk};")
+    name, start = ctx.where[op.source.name]
+    for number, piece in enumerate(ctx.pieces(name)):
+        at = [f"{piece}[{start} + 8 * part + {2 * n}" for n in range(4)]
+        words = [f"nt_{kind}x2_of_f32({a}], {a} + 1])" for a in at]
+        ctx.emit(f"nt_put_fragments(to + {number * _FRAGMENT_BYTES},")
+        ctx.emit(*[f"    {word}," for word in words[:3]], f"    {words[3]});")
+    ctx.emit("}", "nt_async_fence();", "nt_named_sync(1 + w, 128);", "}")
 
 
 def _pair(ctx: Context, op: Unpack, at: str) -> None:

@@ -69,6 +69,8 @@ class Values:
             self.number[id(s)] = number
             for name in reads(s):
                 self.last[name] = number
+            if isinstance(s, Map) and s.target.name in self.structure.reformed:
+                self.last[s.target.name] = number  # it goes to its place at once
         self.precise = any(w.buffer.dtype in ("f32", "f64", "tf32") for w in writes(body))
         self.narrow = narrowed(self.structure)
         self.absolute = absolute(self.structure)
@@ -110,7 +112,8 @@ class Values:
         for (name, _), packed in self.packed.items():
             home = self._home(name)
             held[home] = held.get(home, 0) + packed.columns // 4
-        return held.pop(None) + max(held.values(), default=0)
+        before = held.pop(-1, 0)  # accumulators begin with the loops
+        return max(before, held.pop(None) + max(held.values(), default=0))
 
     def _passing(self, name: str) -> bool:
         """Whether a value's elements go into a fold one by one, and nowhere else."""
@@ -120,7 +123,11 @@ class Values:
         return made and len(readers) == 1 and isinstance(readers[0], Fold)
 
     def _home(self, name: str) -> int | None:
-        """The number of the loop of the root outside which nothing makes or reads a value."""
+        """The number of the loop of the root outside which nothing makes or reads a value; -1 for
+        what nothing reads once the first of them begins."""
+        first = min((self.number[id(loop)] for loop in self._loops()), default=0)
+        if self.last.get(name, first) < first:
+            return -1
         for nest, loop in zip(self.root.nests, self._loops(), strict=True):
             inside = list(statements((loop,)))
             made = [s for s in inside if isinstance(s, (Map, Mma)) and s.target.name == name]

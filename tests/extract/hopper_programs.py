@@ -87,8 +87,10 @@ def attention(
     window: int = 0,
     score: Callable[[Term], Term] = lambda x: x,
     dtype: str = "bf16",
+    normed: bool = False,
 ) -> Outputs:
-    """Online softmax attention over `tokens` keys; as many queries, if not given."""
+    """Online softmax attention over `tokens` keys; as many queries, if not given. `normed` queries
+    are scaled for each depth, and their scores by the norm of the queries."""
     b, h, t = Axis("b", 0, batch), Axis("h", 0, heads), Axis("t", 0, queries or tokens)
     s, d, e = Axis("s", 0, tokens), Axis("d", 0, width), Axis("e", 0, width)
     own = Index(h) if group == 1 else apply("floordiv", Index(h), Const(group))
@@ -97,7 +99,12 @@ def attention(
     q = Load(Buffer("Q", like, dtype), (Index(b), Index(h), Index(t), Index(d)))
     k = Load(Buffer("K", shape, dtype), (Index(b), own, Index(s), Index(d)))
     v = Load(Buffer("V", shape, dtype), (Index(b), own, Index(s), Index(e)))
-    x = score(apply("mul", Reduce("sum", d, apply("mul", q, k)), Const(width**-0.5)))
+    left: Term = q
+    if normed:
+        left = apply("mul", q, Load(Buffer("g", (width,), "bf16"), (Index(d),)))
+    x = score(apply("mul", Reduce("sum", d, apply("mul", left, k)), Const(width**-0.5)))
+    if normed:
+        x = apply("mul", x, apply("rsqrt", Reduce("sum", d, apply("mul", q, q))))
     if causal:
         x = apply("where", apply("le", Index(s), Index(t)), x, Const(-math.inf))
     if window:

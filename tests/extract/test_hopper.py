@@ -193,6 +193,7 @@ def test_operands_are_tiles_as_they_lie_in_memory(name: str) -> None:
         (attention(4096, 128, heads=4, group=4), True),
         (attention(4096, 64, causal=True), True),
         (attention(4096, 256), True),
+        (attention(4096, 256, normed=True), True),
         (attention(4096, 264), False),  # a depth inside a stream stays, and is 256 at most
         (attention(4096, 128, queries=32), False),  # few rows: one warp has them
         (attention(4096, 128, dtype="f8e4m3"), False),  # values lie across their depth

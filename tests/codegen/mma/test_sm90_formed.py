@@ -15,12 +15,21 @@ from test_kernels import agree, inputs, outputs
 
 from nautile.codegen.interpret import run_program
 from nautile.codegen.sm90.emit import emit_hopper, memory_program
-from nautile.codegen.sm90.memory import CommitGroup, Issue, Stream, Unpack, WaitGroup, operations
+from nautile.codegen.sm90.memory import (
+    Box,
+    CommitGroup,
+    Form,
+    Issue,
+    Stream,
+    Unpack,
+    WaitGroup,
+    operations,
+)
 from nautile.codegen.sm90.options import Options
 from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Tile, TileProgram, Write
 from nautile.dtypes import round_to
 from nautile.errors import LoweringError
-from nautile.terms import Axis, Buffer, Const, Index, Load, Term, apply
+from nautile.terms import Axis, Buffer, Const, Index, Load, Term, apply, transform
 
 needs_compiler = pytest.mark.skipif(host.COMPILER is None, reason="needs g++")
 
@@ -91,7 +100,57 @@ def turned(m: int, n: int, k: int, tile: tuple[int, int, int]) -> TileProgram:
     )
 
 
+def normed_queries(*, inside: bool, **given: Any) -> TileProgram:
+    """Attention whose queries are scaled for each depth and normed, the norm's factor a part of
+    the operand or of the scores."""
+    program = P.attention(**given)
+    (read, loop, *rest) = program.body
+    assert isinstance(read, Read)
+    assert isinstance(loop, Loop)
+    head, row, depth = read.target.axes
+    q, g = read.target, Tile("g", (depth,), "bf16")
+    square, total, factor = (
+        Tile("square", q.axes),
+        Tile("total", (head, row)),
+        Tile("f", (head, row)),
+    )
+    scaled = Tile("scaled", q.axes)
+    value = P.mul(Ref(q), P.add(Ref(g), 1.0))
+    before = (
+        read,
+        Map(square, P.mul(Ref(q), Ref(q))),
+        Fold(total, "sum", depth, square),
+        Map(factor, apply("rsqrt", P.add(P.mul(Ref(total), 1.0 / depth.extent), 1e-5))),
+        Read(g, Buffer("G", (depth.extent,), "bf16"), (Index(depth),)),
+        Map(scaled, P.mul(value, Ref(factor)) if inside else value),
+    )
+    (read_k, mma, *others) = loop.body
+    assert isinstance(mma, Mma)
+    scores: list[Any] = [Mma(mma.target, scaled, mma.right, mma.axes, mma.operand)]
+    if not inside:
+        moved = Tile("moved", mma.target.axes)
+        scores.append(Map(moved, P.mul(Ref(mma.target), Ref(factor))))
+        others = [_over(s, mma.target, moved) for s in others]
+    body = (*before, Loop(loop.axis, (read_k, *scores, *others), loop.bounds), *rest)
+    masked = (
+        {n: transform(t, _renaming(mma.target, moved)) for n, t in program.masked.items()}
+        if (not inside)
+        else program.masked
+    )
+    return TileProgram("normed", program.tiles, program.grid, body, masked)
+
+
+def _renaming(old: Tile, new: Tile) -> Callable[[Term], Term]:
+    return lambda t: Ref(new) if isinstance(t, Ref) and t.tile == old else t
+
+
+def _over(s: Any, old: Tile, new: Tile) -> Any:
+    """A statement that reads another tile."""
+    return Map(s.target, transform(s.value, _renaming(old, new))) if isinstance(s, Map) else s
+
+
 Case = tuple[Callable[[], TileProgram], dict[str, Any], float]
+SIZES: dict[str, Any] = {"q": 136, "t": 136, "d": 64, "heads": 2, "tile": (128, 64)}
 QUICK: dict[str, Case] = {
     "norm beside a gated pair": (
         lambda: normed(200, 72, 200, (128, 64, 64), gates=2),
@@ -111,6 +170,11 @@ QUICK: dict[str, Case] = {
         1e-5,
     ),
 }
+QUICK["queries formed in their place"] = (
+    lambda: normed_queries(inside=False, **(SIZES | {"mask": P.causal})),
+    {"blocks": 2},
+    8e-3,
+)
 SLOW: dict[str, Case] = {
     "factors of rows and depth": (
         lambda: P.gemm(200, 136, 200, prologue=True, out="f32"),
@@ -131,6 +195,16 @@ SLOW: dict[str, Case] = {
     ),
     "norm alone": (lambda: normed(136, 136, 136, (128, 128, 64), gain=False), {}, 8e-3),
     "three warpgroups": (lambda: normed(200, 72, 136, (192, 64, 64)), {"consumers": 3}, 8e-3),
+    "normed queries": (
+        lambda: normed_queries(inside=True, **(SIZES | {"d": 128, "heads": 1})),
+        {},
+        8e-3,
+    ),
+    "queries of two fragments": (
+        lambda: normed_queries(inside=True, **(SIZES | {"q": 264, "tile": (256, 64)})),
+        {"blocks": 1},
+        8e-3,
+    ),
     "other places": (lambda: turned(128, 72, 128, (128, 64, 64)), {}, 1e-3),
 }
 
@@ -181,6 +255,20 @@ def test_elements_are_formed_while_the_products_before_them_fly() -> None:
     assert kinds.index(Unpack) < kinds.index(WaitGroup) < kinds.index(Issue)
     assert CommitGroup not in kinds[: kinds.index(WaitGroup)]
     assert sum(isinstance(o, Unpack) for o in stream.body) == 1  # for the norm and for the product
+
+
+def test_what_stays_is_formed_once_a_tile_where_it_lies() -> None:
+    made = memory_program(normed_queries(inside=True, **SIZES))
+    (stream,) = (o for o in operations(made.consumer) if isinstance(o, Stream))
+    formed = [o for o in operations(made.consumer) if isinstance(o, Form)]
+    assert len(formed) == 1
+    assert not any(isinstance(o, (Form, Unpack)) for o in operations(stream.body))
+    lefts = {
+        o.left.map
+        for o in operations(made.consumer)
+        if isinstance(o, Issue) and isinstance(o.left, Box)
+    }
+    assert lefts == {formed[0].box.map}
 
 
 def test_operands_of_which_nothing_comes_as_tiles_are_left_to_others() -> None:
