@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from nautile.codegen.show import show
+from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import Ref, TileProgram
 from nautile.codegen.types import carrier, literal
 from nautile.terms import Buffer, Cast, Index, Term, transform
@@ -131,7 +132,8 @@ def scalar_store(buffer: Buffer, offset: str, value: str) -> str:
 
 
 def pruned(lines: list[str]) -> list[str]:
-    """Lines without the constants that nothing reads."""
+    """Lines without the constants that nothing reads, and without identities of arithmetic."""
+    lines = tidied(lines)
     while True:
         uses = Counter(word for line in lines for word in re.findall(r"\w+", line))
         kept = [x for x in lines if not (m := _CONSTANT.match(x)) or uses[m.group(1)] > 1]

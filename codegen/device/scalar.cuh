@@ -3,9 +3,13 @@
 // Blocks are separated by blank lines; a kernel receives the blocks that it needs (codegen/headers.py).
 
 typedef unsigned int nt_u32;
+
 typedef unsigned short nt_u16;
+
 typedef unsigned char nt_u8;
+
 typedef long long nt_i64;
+
 #define NT_DEV __device__ __forceinline__
 
 NT_DEV float nt_inf() { return __uint_as_float(0x7f800000u); }

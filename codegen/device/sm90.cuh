@@ -5,10 +5,14 @@
 
 typedef unsigned long long nt_u64;
 
-// registers of an array as operands of inline assembly
+// floats of an array as operands of inline assembly
 #define NT_F4(d, i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
-#define NT_R4(d, i) "+r"(d[i]), "+r"(d[(i) + 1]), "+r"(d[(i) + 2]), "+r"(d[(i) + 3])
+
 #define NT_F16(d, i) NT_F4(d, i), NT_F4(d, (i) + 4), NT_F4(d, (i) + 8), NT_F4(d, (i) + 12)
+
+// words of an array as operands of inline assembly
+#define NT_R4(d, i) "+r"(d[i]), "+r"(d[(i) + 1]), "+r"(d[(i) + 2]), "+r"(d[(i) + 3])
+
 #define NT_R16(d, i) NT_R4(d, i), NT_R4(d, (i) + 4), NT_R4(d, (i) + 8), NT_R4(d, (i) + 12)
 
 // a tensor map (CUtensorMap): 128 opaque bytes, a kernel's parameter by value

@@ -21,6 +21,7 @@ from nautile.codegen.kernel_text import (
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.states import start
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import (
     Fold,
     Loop,
@@ -62,7 +63,7 @@ class _Emitter(Folds, Sums):
             *comment(self.program),
             f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}(',
             f"    {parameters(inputs, outputs)}) {{",
-            *self.body,
+            *tidied(self.body),
             "}",
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh", "general.cuh")

@@ -26,6 +26,7 @@ from nautile.codegen.rows.strided import emit_strided
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
@@ -124,7 +125,7 @@ class RowEmitter(Reader):
             *comment(self.rows.program),
             f'extern "C" __global__ void {bounds} {identifier(self.name)}(',
             f"    {signature}) {{",
-            *self.body,
+            *tidied(self.body),
             "}",
         ]
         headers = ("scalar.cuh", "copy.cuh", "sm90.cuh", "rows.cuh")

@@ -38,6 +38,7 @@ from nautile.codegen.rows.strided_reading import (
 )
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
@@ -87,7 +88,7 @@ class _Emitter(StridedReader):
             *comment(self.rows.program),
             f'extern "C" __global__ void __launch_bounds__({g.bounds}) {name}(',
             f"    {parameters(inputs, outputs)}) {{",
-            *self.body,
+            *tidied(self.body),
             "}",
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")

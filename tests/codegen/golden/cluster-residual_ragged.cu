@@ -126,7 +126,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(416, 1) r
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_r, const nt_u16* __restrict__ p_w, nt_u16* __restrict__ p_h, nt_u16* __restrict__ p_y) {
   nt_cluster_arrive();
   const int t = threadIdx.x % 416;
-  const nt_i64 place = (nt_i64)(blockIdx.x / 8) * 1 + threadIdx.x / 416;
+  const nt_i64 place = (nt_i64)(blockIdx.x / 8) + threadIdx.x / 416;
   const bool live = place < 1024LL;
   const nt_i64 row = live ? place : 1023LL;
   const int first = (int)(blockIdx.x % 8) * 1563;
@@ -143,7 +143,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(416, 1) r
     const int c0 = (first + t + i * 416) * 8;
     v_t1[i] = c0 < end ? nt_load<16, false>(p_x + ru0 + c0) : nt_zeros<16>();
     v_t2[i] = c0 < end ? nt_load<16, false>(p_r + ru1 + c0) : nt_zeros<16>();
-    v_t6[i] = c0 < end ? nt_load<16, true>(p_w + 0 + c0) : nt_zeros<16>();
+    v_t6[i] = c0 < end ? nt_load<16, true>(p_w + c0) : nt_zeros<16>();
   }
   float kept0[32];
   const int ru2 = i_n * 100000;

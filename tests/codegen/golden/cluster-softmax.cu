@@ -126,7 +126,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 3) s
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
   nt_cluster_arrive();
   const int t = threadIdx.x % 256;
-  const nt_i64 place = (nt_i64)(blockIdx.x / 4) * 1 + threadIdx.x / 256;
+  const nt_i64 place = (nt_i64)(blockIdx.x / 4) + threadIdx.x / 256;
   const bool live = place < 4096LL;
   const nt_i64 row = live ? place : 4095LL;
   const int first = (int)(blockIdx.x % 4) * 2048;

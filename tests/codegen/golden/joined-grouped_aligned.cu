@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) grouped(
   const bool live = place < 12LL;
   const nt_i64 row = live ? place : 11LL;
   const int i_n = (int)(row / 4);
-  const int i_g = (int)((row) % 4);
+  const int i_g = (int)(row % 4);
   float r2 = 0.0f;
   nt_vec<16> v_t1[3];
   const int ru0 = (i_n * 320) + (i_g * 80);

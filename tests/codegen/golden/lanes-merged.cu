@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) merged(
   const nt_i64 place = (nt_i64)blockIdx.x * 64 + threadIdx.x % 64;
   const bool live = place < 160LL;
   const nt_i64 row = live ? place : 159LL;
-  const int lane0 = (int)(row % 32) * 1;
+  const int lane0 = (int)(row % 32);
   const int i_n = (int)(row / 32);
   float r4 = (-nt_inf());
   float v_t3[3];

@@ -156,8 +156,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) ln(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 32) * 4;
     if (c0 < 300) {
-      const auto w_t9 = nt_load<8, true>(p_w + 0 + c0);
-      const auto w_t10 = nt_load<8, true>(p_b + 0 + c0);
+      const auto w_t9 = nt_load<8, true>(p_w + c0);
+      const auto w_t10 = nt_load<8, true>(p_b + c0);
       float o_y[4];
       #pragma unroll
       for (int e = 0; e < 4; e++) {

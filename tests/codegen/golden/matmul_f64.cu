@@ -1,5 +1,3 @@
-typedef unsigned int nt_u32;
-typedef unsigned short nt_u16;
 typedef unsigned char nt_u8;
 typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
@@ -32,15 +30,15 @@ template <int N, int ITEMS, class T> NT_DEV void nt_take(T* r, const T* s, int i
 extern "C" __global__ void __launch_bounds__(256) mm(
     const double* __restrict__ p_a, const double* __restrict__ p_b, double* __restrict__ p_c) {
   extern __shared__ nt_u8 nt_shared[];
-  double* const s_m0 = (double*)(nt_shared + 0);
+  double* const s_m0 = (double*)(nt_shared);
   const int o_n = (int)(blockIdx.x / 2 % 3) * 32;
-  const int o_m = (int)(blockIdx.x / 1 % 2) * 32;
+  const int o_m = (int)(blockIdx.x % 2) * 32;
   double a_m0[2][2] = {};
   const int first_k = 0, stop_k = 1;
   for (int b_k = first_k; b_k < stop_k; b_k++) {
     const int o_k = b_k * 100;
     {
-      double* const left = (double*)(nt_shared + 0);
+      double* const left = (double*)(nt_shared);
       double* const right = left + 576;
       double next_left[2];
       double next_right[2];
@@ -133,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(256) mm(
   for (int x = threadIdx.x; x < 1024; x += 256) {
     const int l_n = x / 32;
     const int i_n = nt_min_int(o_n + l_n, 69);
-    const int l_m = (x) % 32;
+    const int l_m = x % 32;
     const int i_m = nt_min_int(o_m + l_m, 49);
     if (!(o_n + l_n < 70 && o_m + l_m < 50)) continue;
     p_c[((nt_i64)((i_n * 50) + i_m))] = (s_m0[l_n * 32 + l_m]);

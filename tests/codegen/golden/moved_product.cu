@@ -1,5 +1,4 @@
 typedef unsigned int nt_u32;
-typedef unsigned short nt_u16;
 typedef unsigned char nt_u8;
 typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
@@ -65,15 +64,15 @@ template <int N, int ITEMS, class T> NT_DEV void nt_take(T* r, const T* s, int i
 extern "C" __global__ void __launch_bounds__(256) product(
     const float* __restrict__ p_x, const float* __restrict__ p_v, float* __restrict__ p_y) {
   extern __shared__ nt_u8 nt_shared[];
-  float* const s_r0 = (float*)(nt_shared + 0);
+  float* const s_r0 = (float*)(nt_shared);
   float* const s_r0_before = (float*)(nt_shared + 32);
   int* const s_r2 = (int*)(nt_shared + 64);
   int* const s_r2_before = (int*)(nt_shared + 80);
   float* const s_r4 = (float*)(nt_shared + 96);
   float* const s_r4_before = (float*)(nt_shared + 144);
   float* const s_m7 = (float*)(nt_shared + 192);
-  const int o_n = (int)(blockIdx.x / 1 % 3) * 8;
-  const int o_e = (int)(blockIdx.x / 1 % 1) * 12;
+  const int o_n = (int)(blockIdx.x % 3) * 8;
+  const int o_e = 0;
   for (int x = threadIdx.x; x < 8; x += 256) {
     s_r0[x] = 0.0f;
   }
@@ -280,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(256) product(
   for (int x = threadIdx.x; x < 96; x += 256) {
     const int l_n = x / 12;
     const int i_n = nt_min_int(o_n + l_n, 19);
-    const int l_e = (x) % 12;
+    const int l_e = x % 12;
     const int i_e = o_e + l_e;
     if (!(o_n + l_n < 20)) continue;
     p_y[((nt_i64)((i_n * 12) + i_e))] = (s_m7[l_n * 12 + l_e]);

@@ -1,5 +1,4 @@
 typedef unsigned int nt_u32;
-typedef unsigned short nt_u16;
 typedef unsigned char nt_u8;
 typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
@@ -45,9 +44,9 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 extern "C" __global__ void __launch_bounds__(256) nest(
     const float* __restrict__ p_a, float* __restrict__ p_y) {
   extern __shared__ nt_u8 nt_shared[];
-  float* const s_r2 = (float*)(nt_shared + 0);
+  float* const s_r2 = (float*)(nt_shared);
   float* const s_r0 = (float*)(nt_shared + 128);
-  const int o_n = (int)(blockIdx.x / 1 % 3) * 4;
+  const int o_n = (int)(blockIdx.x % 3) * 4;
   for (int x = threadIdx.x; x < 4; x += 256) {
     s_r0[x] = 0.0f;
   }
@@ -66,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(256) nest(
         const int x = nt_min_int(x0 + (int)threadIdx.x / 8, 31);
         const int l_n = x / 8;
         const int i_n = o_n + l_n;
-        const int l_m = (x) % 8;
+        const int l_m = x % 8;
         const int i_m = nt_min_int(o_m + l_m, 19);
         float r2 = (-nt_inf());
         for (int k = threadIdx.x % 8; k < 16; k += 8) {

@@ -1,7 +1,6 @@
 typedef unsigned int nt_u32;
 typedef unsigned short nt_u16;
 typedef unsigned char nt_u8;
-typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
 NT_DEV float nt_ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 NT_DEV float nt_rcp(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
@@ -68,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) pw(
   const int o_m = (int)(blockIdx.x / 1u % 2u) * 64;
   #pragma unroll
   for (int x = threadIdx.x; x < 4096; x += 256) {
-    const int l_c = x / 64, l_q = x % 64 * 1;
+    const int l_c = x / 64, l_q = x % 64;
     const int i_m = o_m + l_c, q0 = o_n + l_q;
     if (i_m < 70 && q0 < 45) {
       const auto v = nt_load<2, false>(p_y + (i_m * 45) + q0);
@@ -84,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(256) pw(
       const int ck0 = i_n * 70;
       const int ck1 = i_n * 70;
       const auto v_t1 = nt_load<4, true>(p_x + ck0 + c0);
-      const auto v_t2 = nt_load<4, true>(p_b + 0 + c0);
+      const auto v_t2 = nt_load<4, true>(p_b + c0);
       float o_z_[2];
       #pragma unroll
       for (int e = 0; e < 2; e++) {

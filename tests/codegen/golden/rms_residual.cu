@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) rms(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 16) * 8;
     if (c0 < 304) {
-      const auto w_t6 = nt_load<16, true>(p_w + 0 + c0);
+      const auto w_t6 = nt_load<16, true>(p_w + c0);
       float o_y[8];
       #pragma unroll
       for (int e = 0; e < 8; e++) {

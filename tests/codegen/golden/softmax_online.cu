@@ -99,7 +99,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
   const int t = threadIdx.x % 128;
-  const nt_i64 place = (nt_i64)(blockIdx.x) * 1 + threadIdx.x / 128;
+  const nt_i64 place = (nt_i64)(blockIdx.x) + threadIdx.x / 128;
   const bool live = place < 37LL;
   const nt_i64 row = live ? place : 36LL;
   const int i_n = (int)(row);
@@ -109,13 +109,13 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   const int ru0 = i_n * 201;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int c0 = (t + i * 128) * 1;
+    const int c0 = (t + i * 128);
     v_t3[i] = c0 < 201 ? nt_load<2, false>(p_x + ru0 + c0) : nt_zeros<2>();
   }
   const float r2_before = r2;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int c0 = (t + i * 128) * 1;
+    const int c0 = (t + i * 128);
     if (c0 < 201) {
       #pragma unroll
       for (int e = 0; e < 1; e++) {
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   const float ck0 = r2 * 1.442695f;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int c0 = (t + i * 128) * 1;
+    const int c0 = (t + i * 128);
     if (c0 < 201) {
       #pragma unroll
       for (int e = 0; e < 1; e++) {
@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
   const int ru3 = i_n * 201;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int c0 = (t + i * 128) * 1;
+    const int c0 = (t + i * 128);
     if (c0 < 201) {
       float o_y[1];
       #pragma unroll

@@ -88,7 +88,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 extern "C" __global__ void __launch_bounds__(512, 1) standard(
     const float* __restrict__ p_x, const float* __restrict__ p_w, const float* __restrict__ p_b, float* __restrict__ p_y) {
   const int t = threadIdx.x % 512;
-  const nt_i64 place = (nt_i64)(blockIdx.x) * 1 + threadIdx.x / 512;
+  const nt_i64 place = (nt_i64)(blockIdx.x) + threadIdx.x / 512;
   const bool live = place < 2LL;
   const nt_i64 row = live ? place : 1LL;
   const int i_n = (int)(row);
@@ -156,8 +156,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) standard(
     #pragma unroll
     for (int i = 0; i < 4; i++) {
       const int c0 = (first + t + i * 512) * 4;
-      const auto w_t11 = nt_load<16, true>(p_w + 0 + c0);
-      const auto w_t12 = nt_load<16, true>(p_b + 0 + c0);
+      const auto w_t11 = nt_load<16, true>(p_w + c0);
+      const auto w_t12 = nt_load<16, true>(p_b + c0);
       float o_y[4];
       #pragma unroll
       for (int e = 0; e < 4; e++) {

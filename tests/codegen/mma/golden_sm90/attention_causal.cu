@@ -228,7 +228,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           // m where (t <= q), else -inf
           if (!whole) {  // a block that the mask cuts
             {
-              const int d0 = (o2_t + lane_column) + (-1) * row0;
+              const int d0 = (o2_t + lane_column) - row0;
               #pragma unroll
               for (int j = 0; j < 16; j++) {
                 #pragma unroll

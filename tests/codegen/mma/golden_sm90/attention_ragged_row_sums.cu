@@ -495,7 +495,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             float v[4];
             #pragma unroll
             for (int half = 0; half < 1; half++) {
-              const int j = panel * 4 + part * 1 + half;
+              const int j = panel * 4 + part + half;
               #pragma unroll
               for (int e = 0; e < 2; e++) {
                 #pragma unroll

@@ -143,10 +143,10 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
               #pragma unroll
               for (int e = 0; e < 4; e++) {
                 nt_u32 w0[1];
-                nt_read(w0, g_0_bias + (p_pair));
+                nt_read(w0, g_0_bias + p_pair);
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  const float x0 = t_acc[e >> 1][4 * j + 2 * (e & 1) + q] + (nt_f32_of_bf16((nt_u16)(w0[(q) >> 1] >> ((q) & 1) * 16)));
+                  const float x0 = t_acc[e >> 1][4 * j + 2 * (e & 1) + q] + (nt_f32_of_bf16((nt_u16)(w0[q >> 1] >> (q & 1) * 16)));
                   v[e >> 1][4 * half + 2 * (e & 1) + q] = x0 * (nt_sigmoid_fast(((x0 + (((x0 * x0) * x0) * 0.044715f)) * 1.5957692f)));
                 }
               }
@@ -171,8 +171,8 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
           }
         }
       }
-      parity_A_B ^= (slot_A_B + 1 * 64) / 5 & 1;
-      slot_A_B = (slot_A_B + 1 * 64) % 5;
+      parity_A_B ^= (slot_A_B + 64) / 5 & 1;
+      slot_A_B = (slot_A_B + 64) % 5;
     }
     if ((threadIdx.x & 127) == 0) nt_bulk_wait<0>();
   }
