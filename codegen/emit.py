@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
+from nautile.codegen.closing import closes
 from nautile.codegen.general import emit_general
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
@@ -24,7 +25,7 @@ from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.extract.kernel import Kernel
 
-__all__ = ["alternatives", "emit", "emit_cluster_variants", "emit_program"]
+__all__ = ["alternatives", "closing_kernel", "emit", "emit_cluster_variants", "emit_program"]
 
 _SCHEDULES = 3  # alternatives that are tried, at most
 _CLUSTERS = (
@@ -40,12 +41,18 @@ def emit(kernel: Kernel, tiles: Sequence[TileProgram], *, fitting: bool = False)
     """One kernel for the tile programs of its parts; raises LoweringError where a block cannot fit
     a multiprocessor, and with `fitting` where the tensor cores' emitter does not take what they
     could multiply: other tiles may do."""
+    if kernel.closing:
+        return closing_kernel(kernel, tiles, fitting=fitting)
     return _launch(kernel, [emit_program(program, fitting=fitting) for program in tiles])
 
 
 def alternatives(kernel: Kernel, tiles: Sequence[TileProgram]) -> Iterator[CudaKernel]:
     """Other CUDA for the same tiles, the fastest first: what to try when a compiler's gate refuses
     `emit`'s. Every one takes fewer registers a thread, or lets the compiler give it more."""
+    if kernel.closing:
+        with suppress(LoweringError):
+            yield from islice(emit_variants(tiles[0], close=closes(kernel, tiles[1])), 1, None)
+        return
     for number in range(_SCHEDULES):
         made = [next(islice(_schedules(program), number, None), None) for program in tiles]
         if any(made):
@@ -92,6 +99,19 @@ def emit_program(program: TileProgram, *, fitting: bool = False) -> CudaKernel:
     if rows is not None:
         return emit_rows(rows, program.name, precise)
     return emit_general(program, program.name, precise)
+
+
+def closing_kernel(
+    kernel: Kernel, tiles: Sequence[TileProgram], *, fitting: bool = False
+) -> CudaKernel:
+    """The kernel of states and results in one launch: on the tensor cores, the last block of each
+    group closes it; elsewhere, or where groups are none, the last block of all does."""
+    states, results = tiles
+    if _multiplies(states):
+        with suppress(LoweringError):
+            return emit_mma(states, close=closes(kernel, results))
+    made = [emit_program(program, fitting=fitting) for program in tiles]
+    return _one_after_the_other(kernel.name, made[0], made[1])
 
 
 def emit_cluster_variants(program: TileProgram) -> list[CudaKernel]:
@@ -157,6 +177,58 @@ def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
     zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
     grid = (first, 1, 1)
     return CudaKernel(identifier(name), text, grid, threads, shared, buffers, zeroed=zeroed)
+
+
+def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> CudaKernel:
+    """One launch whose last block to end does what all blocks of the second kernel would."""
+    made = (first, then)
+    if any(k.grid[1:] != (1, 1) or k.maps or k.counters for k in made):
+        raise LoweringError(f"{name}: parts that follow each other need plain grids")
+    parameters: dict[str, str] = {}
+    bodies: list[str] = []
+    calls: list[str] = []
+    for number, part in enumerate(made):
+        head, declared = _signature(part)
+        _merge(parameters, part.buffers, declared)
+        given = [_written(p, b, first) for p, b in zip(declared, part.buffers, strict=True)]
+        bodies.append(_as_function(part, head, given if number else declared, number))
+        calls.append(f"part{number}::body({', '.join(map(_argument, declared))}, ")
+    threads = max(k.threads for k in made)
+    text_of = ", ".join([*parameters.values(), "int* __restrict__ counter"])
+    blocks, count = first.grid[0], then.grid[0]
+    lines = [
+        f"  if (threadIdx.x < {first.threads}) {calls[0]}(int)blockIdx.x);",
+        "  // the last block to end finds what all others have stored",
+        "  __threadfence();",
+        "  __syncthreads();",
+        "  int last = 0;",
+        "  if (threadIdx.x == 0) {",
+        f"    last = atomicAdd(counter, 1) == {blocks - 1};",
+        "    if (last) *counter = 0;  // as every launch leaves it",
+        "  }",
+        "  if (!__syncthreads_or(last)) return;",
+        "  __threadfence();",
+        "  #pragma unroll 1",
+        f"  for (int block = 0; block < {count}; block++) {{",
+        f"    if (threadIdx.x < {then.threads}) {calls[1]}block);",
+        "    __syncthreads();",
+        "  }",
+    ]
+    start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
+    head = f"{start}\n    {text_of}) {{"
+    types = inline(head, "scalar.cuh").removesuffix(head)
+    text = "\n".join([types, *bodies, head, *lines, "}", ""])
+    shared = max(k.shared_bytes for k in made)
+    zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
+    return CudaKernel(
+        identifier(name), text, first.grid, threads, shared, tuple(parameters), zeroed=zeroed,
+        counters=1,
+    )  # fmt: skip
+
+
+def _written(declared: str, buffer: str, first: CudaKernel) -> str:
+    """A parameter of the second kernel: what the first one writes may change."""
+    return declared.replace(" __restrict__", "") if buffer in first.buffers else declared
 
 
 def _signature(part: CudaKernel) -> tuple[str, list[str]]:

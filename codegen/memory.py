@@ -25,6 +25,7 @@ Operation     ::= Clear(fragment)                    zeros, or the identity of a
                 | Keep(target, source)               a copy, before the source changes
                 | Stream(axes, bounds, body)         the blocks of a nest of axes, one after another
                 | Store(buffer, coordinates, source) registers to global memory
+                | Close(closing, results)            the last block of a group merges its states
 ```
 
 `Fetch`, `Wait` and the operations that read a ring's tiles refer to the block counter of the Stream
@@ -37,12 +38,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nautile.codegen.tile import Bounds, Tile
+from nautile.codegen.tile import Bounds, Tile, TileProgram
+from nautile.extract.closing import Closing
 from nautile.terms import Axis, Buffer, Term
 
 __all__ = [
     "Barrier",
     "Clear",
+    "Close",
     "Commit",
     "Fetch",
     "FoldDepth",
@@ -340,6 +343,17 @@ class Store:
     coordinates: tuple[Term, ...]
     source: Fragment
     staging: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The last of a group of blocks to end computes `results` from the states that all of them have
+    stored: `closing` tells which elements are the group's, `grid` the tiles of the blocks."""
+
+    closing: Closing
+    results: TileProgram
+    grid: tuple[tuple[Axis, int], ...]
+    states: tuple[Buffer, ...]
 
 
 Operation = (

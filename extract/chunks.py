@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nautile.dtypes import DTYPES
+from nautile.extract.closed import COUNTED, launched
 from nautile.extract.device import PORTABLE, Device
 from nautile.extract.grouping import most_shared
 from nautile.extract.kernel import Part, Prediction
@@ -46,7 +47,7 @@ class Divided:
     @property
     def seconds(self) -> float:
         """Predicted seconds of all launches together."""
-        return sum(p.seconds for _, p in self.schedules)
+        return launched(self.schedules)
 
 
 def best_split(
@@ -59,7 +60,7 @@ def best_split(
     """The cheapest split of a body whose unsplit tilings are `whole`, if one is cheaper than all of
     those; of the `known` ones alone, if they are given."""
     device, most = whole.device, whole.best()
-    if not 2 * device.launch_seconds < most < math.inf or most < SLACK * _ideal(whole):
+    if not device.launch_seconds + COUNTED < most < math.inf or most < SLACK * _ideal(whole):
         return None
     rows = _splits(whole) if known is None else [[s] for s in known]
     search = _Search(outputs, device, numerics)
@@ -83,8 +84,10 @@ class _Search:
         """About the seconds of the body in all its launches; inf where it cannot be split."""
         if split not in self.known:
             parts = launches(self.outputs, split, _Names())
-            coarse = (price(p, self.device, numerics=self.numerics, limit=COARSE) for p in parts)
-            self.known[split] = sum(c.best() for c in coarse) if parts else math.inf
+            coarse = [price(p, self.device, numerics=self.numerics, limit=COARSE) for p in parts]
+            best = [schedule for c in coarse for schedule in c.ranked(1)]
+            found = bool(best) and len(best) == len(parts)
+            self.known[split] = launched(best) if found else math.inf
         return self.known[split]
 
     def best(self, row: Sequence[Split]) -> Split:

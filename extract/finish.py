@@ -10,6 +10,7 @@ from nautile.errors import ExtractionError
 from nautile.extract.body import Body, analyse, below
 from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
+from nautile.extract.closed import joined
 from nautile.extract.contractions import NARROW
 from nautile.extract.device import Device
 from nautile.extract.kernel import Kernel, Part, Prediction
@@ -69,6 +70,7 @@ def finish(
         _kernel(name, draft, device, numerics) for name, draft in zip(names, drafts, strict=True)
     )
     final = {o.buffer.name for o in program.outputs}
+    kernels = joined(kernels, frozenset(final))
     between = [o.buffer for k in kernels for o in k.outputs if o.buffer.name not in final]
     return kernels, tuple(dict.fromkeys(between))
 

@@ -91,7 +91,8 @@ class _Pricing:
         for c in self.body.contractions.values():
             work = products(n, c)
             flops = flops + work * self._within_extents(c)
-            tensor = tensor + work * padding(n, c, 64, 8, 16) / d.rate(c.operand, "wgmma")
+            units = (64, 8) if self.own.row in c.rows else (8, 64)
+            tensor = tensor + work * padding(n, c, *units, 16) / d.rate(c.operand, "wgmma")
         traffic = moved(n, d, self.one * d.sms)
         seconds, demand = self._time(tensor, vector, special, traffic)
         registers = 128 * ((b.consumers + 1) * 24 + b.consumers * b.registers)

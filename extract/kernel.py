@@ -18,7 +18,7 @@ of earlier kernels. Every axis of the part has a tile:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nautile.terms import Axis, Buffer, Output
 
@@ -59,17 +59,31 @@ class Part:
 class Kernel:
     """One launch: parts (usually one), its predicted cost and the rules that made its terms. Where
     it makes partial states of a reduction that is split over blocks, `split` gives the number of
-    chunks of the axis; a later kernel merges them."""
+    chunks of the axis; a later kernel merges them, or with `closing` the last of two parts, by the
+    last block of each group that ends (see closing.py)."""
 
     name: str
     parts: tuple[Part, ...]
     prediction: Prediction
     rules: tuple[str, ...] = ()
     split: Mapping[Axis, int] = field(default_factory=dict)
+    closing: bool = False
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         return tuple(o for p in self.parts for o in p.outputs)
+
+    @property
+    def steps(self) -> tuple[Kernel, ...]:
+        """The parts that wait for one another as kernels of their own: those of a closing kernel;
+        the kernel itself, if it is none."""
+        if not self.closing:
+            return (self,)
+        states, results = self.parts
+        return (
+            replace(self, name=f"{self.name} states", parts=(states,), closing=False),
+            replace(self, parts=(results,), split={}, closing=False),
+        )
 
     @property
     def path(self) -> str:

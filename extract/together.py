@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nautile.dtypes import DTYPES
+from nautile.extract.closed import closed_schedules
 from nautile.extract.device import Device
 from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.priced import OVERLAP, RESOURCES
@@ -59,6 +60,8 @@ def alternatives(
     of one path, or the best of any, and after them the best portable ones."""
     from nautile.extract.roofline import price
 
+    if kernel.closing:
+        return closed_schedules(kernel, device, limit, numerics=numerics, path=path)
     if len(kernel.parts) == 1:
         priced = price(kernel.parts[0].outputs, device, numerics=numerics)
         found = priced.ranked(limit, path)

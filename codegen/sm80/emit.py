@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nautile.codegen.memory import Gather, Geometry, MemoryProgram, Place, Stream
+from nautile.codegen.memory import Close, Gather, Geometry, MemoryProgram, Place, Stream
 from nautile.codegen.schedule.depth import cut_depth
 from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.plan import Choices, plan
@@ -45,23 +45,28 @@ def applies(program: TileProgram) -> bool:
     return True
 
 
-def emit_mma(program: TileProgram, options: Options | None = None) -> CudaKernel:
-    """The kernel of a program with tensor-core contractions; LoweringError for any other."""
+def emit_mma(
+    program: TileProgram, options: Options | None = None, close: Close | None = None
+) -> CudaKernel:
+    """The kernel of a program with tensor-core contractions; LoweringError for any other. With
+    `close`, its last blocks merge what it stores."""
     options = options or Options()
     memory = memory_program(program, options)
     try:
-        return print_kernel(memory)
+        return print_kernel(memory, close)
     except UnsupportedError as error:
         raise LoweringError(f"{program.name}: {error}") from error
 
 
-def emit_variants(program: TileProgram, options: Options | None = None) -> Iterator[CudaKernel]:
+def emit_variants(
+    program: TileProgram, options: Options | None = None, close: Close | None = None
+) -> Iterator[CudaKernel]:
     """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
     in how far ahead fragments are loaded, then in the warps that share the rows (a chain's; more
     than four are slower than smaller tiles) or the block (a contraction's)."""
     options = options or Options()
-    yield emit_mma(program, options)
-    yield emit_mma(program, replace(options, prefetch="fragment"))
+    yield emit_mma(program, options, close)
+    yield emit_mma(program, replace(options, prefetch="fragment"), close)
     geometry = memory_program(program, options).geometry
     chain = _is_chain(_analysed(program))
     warps = geometry.warp_rows * geometry.warp_columns * 2
@@ -72,7 +77,7 @@ def emit_variants(program: TileProgram, options: Options | None = None) -> Itera
         replace(options, warp_rows=geometry.warp_rows, warp_columns=geometry.warp_columns * 2),
     ):
         try:
-            yield emit_mma(program, wider)
+            yield emit_mma(program, wider, close)
             return
         except LoweringError:
             continue

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from nautile.codegen import closing
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import pruned
 from nautile.codegen.memory import (
     Barrier,
     Clear,
+    Close,
     Commit,
     Fetch,
     FoldDepth,
@@ -45,27 +47,39 @@ BODY = "// kernel"
 L2_BYTES = 8 << 20
 
 
-def print_kernel(program: MemoryProgram) -> CudaKernel:
-    """The CUDA text and its launch."""
+def print_kernel(program: MemoryProgram, close: Close | None = None) -> CudaKernel:
+    """The CUDA text and its launch; with `close`, the last block of each group merges states."""
     reads, writes = _buffers(program)
+    if close is not None:
+        reads = list(dict.fromkeys([*reads, *closing.reads(close)]))
+        writes = [*writes, *closing.writes(close)]
     buffers = {b: f"g_{number}_{safe(b.name)}" for number, b in enumerate((*reads, *writes))}
     ctx = Context(program, buffers)
     ctx.loops = frozenset(a for op in _all(program) if isinstance(op, Stream) for a in op.axes)
     name = f"k_{safe(program.name)}"
     ctx.depth = 0
-    _signature(ctx, name, reads, writes)
+    counters = closing.group_count(close) if close is not None else 0
+    _signature(ctx, name, reads, writes, counters)
     _prelude(ctx)
     _grid(ctx)
     _declare(ctx)
     _body(ctx, program.roles[0].operations, None)
+    if close is not None:
+        ctx.emit(*closing.close(close, ctx.buffer, ctx.origin, _meeting(program)))
     ctx.emit("}")
     text = "\n".join(pruned(ctx.lines)) + "\n"
     notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
-    full = inline(f"{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh")
+    full = inline(f"{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh", "closing.cuh")
     blocks = prod(-(-a.extent // t) for a, t in program.grid)
     names = tuple(b.name for b in (*reads, *writes))
     threads = program.geometry.threads
-    return CudaKernel(name, full, (blocks, 1, 1), threads, program.shared_bytes, names)
+    shape = (blocks, 1, 1)
+    return CudaKernel(name, full, shape, threads, program.shared_bytes, names, counters=counters)
+
+
+def _meeting(program: MemoryProgram) -> closing.Barrier:
+    any_ = "__syncthreads_or({})"
+    return closing.Barrier(program.geometry.threads, "tid", "__syncthreads();", any_)
 
 
 def _all(program: MemoryProgram) -> Sequence[Operation]:
@@ -98,10 +112,13 @@ def _buffers(program: MemoryProgram) -> tuple[list[Buffer], list[Buffer]]:
     return list(reads), list(writes)
 
 
-def _signature(ctx: Context, name: str, reads: list[Buffer], writes: list[Buffer]) -> None:
+def _signature(
+    ctx: Context, name: str, reads: list[Buffer], writes: list[Buffer], counters: int
+) -> None:
     g = ctx.program.geometry
     args = [f"const {STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in reads]
     args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
+    args += ["int* __restrict__ counter"] * bool(counters)
     ctx.emit(
         f'extern "C" __global__ void __launch_bounds__({g.threads}, {g.blocks})',
         f"{name}({', '.join(args)}) {{",

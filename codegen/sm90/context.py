@@ -7,7 +7,7 @@ A thread of a warpgroup has rows `row0 + 8 e` of a 64-row fragment, e = 0, 1 (of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nautile.codegen.kernel_text import identifier
@@ -38,6 +38,7 @@ class Context(Common):
     block: str = ""
     first: str = ""
     whole: str = ""
+    ends: Callable[[], list[str]] = list
 
     # -- names --------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nautile.codegen.memory import Close
 from nautile.codegen.schedule.depth import cut_depth
 from nautile.codegen.schedule.factor import factor
 from nautile.codegen.schedule.structure import (
@@ -29,22 +30,24 @@ FRAGMENT = 64  # rows of a warpgroup's product
 CAPACITY = "capacity"  # code of the error where other tiles of the same program would do
 
 
-def emit_hopper(program: TileProgram, options: Options | None = None) -> CudaKernel:
+def emit_hopper(
+    program: TileProgram, options: Options | None = None, close: Close | None = None
+) -> CudaKernel:
     """The kernel of a program that the copy engine and wgmma cover; LoweringError for any other:
-    the portable emitters take it."""
+    the portable emitters take it. With `close`, its last blocks merge what it stores."""
     try:
-        return print_kernel(memory_program(program, options))
+        return print_kernel(memory_program(program, options), close)
     except UnsupportedError as error:
         raise _refusal(program, error) from error
 
 
 def emit_hopper_variants(
-    program: TileProgram, options: Options | None = None
+    program: TileProgram, options: Options | None = None, close: Close | None = None
 ) -> Iterator[CudaKernel]:
     """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
     in whether warpgroups share a tile or take tiles in turn, and in the order of the blocks."""
     options = options or Options()
-    yield emit_hopper(program, options)
+    yield emit_hopper(program, options, close)
     first = memory_program(program, options)
     for other in (
         replace(options, alternate=not first.geometry.alternate),
@@ -57,7 +60,7 @@ def emit_hopper_variants(
         except LoweringError:
             continue
         if made != first:
-            yield print_kernel(made)
+            yield print_kernel(made, close)
 
 
 def memory_program(program: TileProgram, options: Options | None = None) -> RoleProgram:

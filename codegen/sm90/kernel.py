@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from nautile.codegen import closing
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier, pruned
 from nautile.codegen.memory import (
     Clear,
+    Close,
     FoldRow,
     Keep,
     Pack,
@@ -17,6 +19,7 @@ from nautile.codegen.memory import (
     Settle,
     Store,
 )
+from nautile.codegen.schedule.structure import UnsupportedError
 from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements
 from nautile.codegen.sm90.ahead import ahead
@@ -67,26 +70,31 @@ from nautile.terms import Buffer
 __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
+_CLOSING = 15  # the named barrier at which warpgroups that share a tile close its group
 ARCHITECTURE = "sm_90a"
+_HEADERS = ("scalar.cuh", "copy.cuh", "mma.cuh", "sm90.cuh", "closing.cuh")
 _TOGETHER = ("nt_cluster_arrive();", "nt_cluster_wait();")
 
 
-def print_kernel(program: RoleProgram) -> CudaKernel:
-    """The CUDA text and its launch."""
-    reads, writes = pointers(program)
+def print_kernel(program: RoleProgram, close: Close | None = None) -> CudaKernel:
+    """The CUDA text and its launch; with `close`, the last block of each group merges states."""
+    reads, writes = pointers(program, close)
     buffers = {b: f"g_{number}_{identifier(b.name)}" for number, b in enumerate((*reads, *writes))}
     named_maps = maps(program)
     counters = int(any(isinstance(o, Tiles) and o.order == "dynamic" for o in program.producer))
+    own = counters
+    counters += closing.group_count(close) if close else 0
     ctx = context_of(program, buffers, named_maps)
     ctx.depth = 0
     name = f"k_{identifier(program.name)}"
     head = _section(ctx, lambda: _prelude(ctx, name, reads, writes, counters))
     producer = _section(ctx, lambda: _producer(ctx))
-    consumer = _section(ctx, lambda: _consumer(ctx))
+    end = () if close is None else (close, own)
+    consumer = _section(ctx, lambda: _consumer(ctx, *end))
     text = "\n".join([*head, *pruned(producer), *pruned(consumer), "}"]) + "\n"
     notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
     used = wrappers(ctx.products.values(), ctx.waits.values())
-    full = inline(f"{used}\n{BODY}\n{notes}{text}", "scalar.cuh", "copy.cuh", "mma.cuh", "sm90.cuh")
+    full = inline(f"{used}\n{BODY}\n{notes}{text}", *_HEADERS)
     return CudaKernel(
         name,
         full,
@@ -119,7 +127,7 @@ def _prelude(
     args = [f"const __grid_constant__ nt_map {m}" for m in ctx.maps.values()]
     args += [f"const {STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in reads]
     args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
-    args += ["int* __restrict__ counter"] * counters
+    args += ["int* __restrict__ counter"] * bool(counters)
     cluster = program.geometry.cluster
     dims = f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
     ctx.emit(
@@ -167,8 +175,12 @@ def _producer(ctx: Context) -> None:
     ctx.emit("}")
 
 
-def _consumer(ctx: Context) -> None:
+def _consumer(ctx: Context, close: Close | None = None, counters: int = 0) -> None:
+    """`close` ends every tile; its counters follow `counters` others."""
     program = ctx.roles
+    if close is not None:
+        own = _meeting(program)
+        ctx.ends = lambda: list(closing.close(close, ctx.buffer, ctx.origin, own, counters))
     ctx.emit("} else {")
     if program.registers:
         ctx.emit(f"nt_take_registers<{program.registers[1]}>();")
@@ -181,6 +193,19 @@ def _consumer(ctx: Context) -> None:
     ctx.emit("}")
     if program.geometry.cluster > 1:
         ctx.emit("// no block ends while another reaches into it", "__syncwarp();", *_TOGETHER)
+
+
+def _meeting(program: RoleProgram) -> closing.Barrier:
+    """Where the threads of a tile meet: those of a warpgroup, or of all that share it."""
+    g = program.geometry
+    if any(isinstance(o, StoreTile) for o in operations(program.consumer)):
+        raise UnsupportedError("states that the copy engine stores")
+    if g.alternate or g.consumers == 1:
+        number, threads, own = "1 + w", 128, "(threadIdx.x & 127)"
+    else:
+        number, threads, own = str(_CLOSING), 128 * g.consumers, "(threadIdx.x - 128)"
+    meet = f"nt_named_sync({number}, {threads});"
+    return closing.Barrier(threads, own, meet, f"nt_named_any({number}, {threads}, {{}})")
 
 
 def _cursors(ctx: Context, parity: int) -> None:
@@ -289,6 +314,7 @@ def _tiles(ctx: Context, op: Tiles) -> None:
         origins(ctx)
         _body(ctx, op.body)
         ctx.emit("}")
+        _closings(ctx, start, step, total)
         return
     ctx.emit("while (true) {")
     for each in op.body:
@@ -296,7 +322,7 @@ def _tiles(ctx: Context, op: Tiles) -> None:
         if isinstance(each, (WaitEmpty, WaitFull)) and each.ring == op.carrier:
             number_of(ctx, each, total)
             origins(ctx)
-    ctx.emit("}")
+    ctx.emit(*ctx.ends(), "}")
 
 
 def _begun_tiles(ctx: Context, op: Tiles, total: int) -> None:
@@ -310,7 +336,18 @@ def _begun_tiles(ctx: Context, op: Tiles, total: int) -> None:
     ctx.emit("int next;" if dynamic else "const int next = number + gridDim.x;")
     origins(ctx)
     _body(ctx, op.body)
-    ctx.emit("number = next;", "}")
+    ctx.emit(*(ctx.ends() if dynamic else ()), "number = next;", "}")
+    if not dynamic:
+        _closings(ctx, "blockIdx.x", "gridDim.x", total)
+
+
+def _closings(ctx: Context, start: str, step: str, total: int) -> None:
+    """What ends the tiles of a static order, after the last of them: between products it would
+    split the warps' paths, and ptxas would wait for each product by itself."""
+    if ctx.ends is not list:
+        ctx.emit(f"for (int number = {start}; number < {total}; number += {step}) {{")
+        origins(ctx)
+        ctx.emit(*ctx.ends(), "}")
 
 
 def _next(ctx: Context, op: Next) -> None:

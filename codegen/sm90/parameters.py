@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nautile.codegen import closing
 from nautile.codegen.kernel_text import identifier
-from nautile.codegen.memory import Pointwise, Store
+from nautile.codegen.memory import Close, Pointwise, Store
 from nautile.codegen.sm90.memory import Mask, RoleProgram, StoreTile, Stream, operations
 from nautile.codegen.source import TensorMap
 from nautile.terms import Buffer, Load, Term, walk
@@ -29,7 +30,7 @@ def maps(program: RoleProgram) -> dict[TensorMap, str]:
     return names
 
 
-def pointers(program: RoleProgram) -> tuple[list[Buffer], list[Buffer]]:
+def pointers(program: RoleProgram, close: Close | None = None) -> tuple[list[Buffer], list[Buffer]]:
     """What is read and written through pointers."""
     reads: dict[Buffer, None] = {}
     writes: dict[Buffer, None] = {}
@@ -51,4 +52,7 @@ def pointers(program: RoleProgram) -> tuple[list[Buffer], list[Buffer]]:
             case Store(buffer, places, _, _):
                 note(*places)
                 writes[buffer] = None
+    if close is not None:
+        reads.update(dict.fromkeys(closing.reads(close)))
+        writes.update(dict.fromkeys(closing.writes(close)))
     return list(reads), list(writes)

@@ -93,6 +93,9 @@ def _own(kernel: Kernel, options: Options) -> Iterator[Implementation]:
     rows that are too long for one block, shared by the blocks of clusters; none elsewhere."""
     try:
         tiles = _tiles(kernel, options)
+        if kernel.closing:
+            yield from _closing(kernel, tiles)
+            return
         rows = zip(*(_emitted(program, kernel.path) for program in tiles), strict=False)
         for number, made in enumerate(rows):
             steps = (Step((t,), cuda) for t, cuda in zip(tiles, made, strict=True))
@@ -100,6 +103,18 @@ def _own(kernel: Kernel, options: Options) -> Iterator[Implementation]:
                 yield Implementation(kernel, tuple(steps), number)
     except LoweringError:
         return
+
+
+def _closing(kernel: Kernel, tiles: tuple[TileProgram, ...]) -> Iterator[Implementation]:
+    """One kernel whose last blocks merge the states, by warpgroups; none elsewhere."""
+    from nautile.codegen.closing import closes
+    from nautile.codegen.sm90.emit import emit_hopper_variants
+
+    if kernel.path == WARPGROUPS:
+        made = emit_hopper_variants(tiles[0], close=closes(kernel, tiles[1]))
+        for number, cuda in enumerate(made):
+            if _reaches(cuda, kernel):
+                yield Implementation(kernel, (Step(tiles, cuda),), number)
 
 
 def _reaches(cuda: CudaKernel, kernel: Kernel) -> bool:

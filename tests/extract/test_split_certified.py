@@ -129,9 +129,9 @@ def changed(plan: Plan, place: int, change: Callable[[Term], Term]) -> Plan:
         made = (Output(o.buffer, o.axes, transform(o.term, change)) for o in part.outputs)
         return replace(old, parts=(replace(part, outputs=tuple(made)),))
 
-    kernels = list(plan.kernels)
+    kernels = [step for k in plan.kernels for step in k.steps]
     kernels[place] = kernel(kernels[place])
-    assert kernels[place] != plan.kernels[place]
+    assert all(kernels[place] not in k.steps for k in plan.kernels)
     return replace(plan, kernels=tuple(kernels))
 
 

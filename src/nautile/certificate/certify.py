@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,34 @@ def certify(
     `samples` bounds the elements of one tensor that are compared on ordinary inputs; adversarial
     ones take an eighth of it each. Under the numerics class `fast` no input is large: its
     rules assume that nothing overflows. A failed check is part of the result, never raised."""
+    tile_programs = _by_step(plan.kernels, tile_programs or {})
+    others = [step for k, programs in others for step in _steps(k, programs)]
+    plan = replace(plan, kernels=tuple(s for k in plan.kernels for s in k.steps))
     structure = _structure(program, plan)
     if not structure.passed:
         return Certificate(program.name, (structure,), seed)
     subject = subject_of(program, plan, seed, numerics)
     checks = [structure, *check_meaning(subject, samples=samples)]
-    checks += check_blocks(subject, tile_programs or {}, others)
-    rounding = check_operands(subject, tile_programs or {})
+    checks += check_blocks(subject, tile_programs, others)
+    rounding = check_operands(subject, tile_programs)
     checks += [rounding] if rounding else []
     return Certificate(program.name, tuple(checks), seed)
+
+
+def _by_step(
+    kernels: Sequence[Kernel], tiles: Mapping[str, Sequence[TileProgram]]
+) -> dict[str, Sequence[TileProgram]]:
+    """The tile programs of what runs one after the other, by the names of `Kernel.steps`."""
+    made = (step for k in kernels if k.name in tiles for step in _steps(k, tiles[k.name]))
+    return {step.name: programs for step, programs in made}
+
+
+def _steps(
+    kernel: Kernel, programs: Sequence[TileProgram]
+) -> list[tuple[Kernel, Sequence[TileProgram]]]:
+    if not kernel.closing or len(programs) != len(kernel.parts):
+        return [(kernel, programs)]
+    return [(step, (p,)) for step, p in zip(kernel.steps, programs, strict=True)]
 
 
 def _structure(program: Program, plan: Plan) -> Check:

@@ -73,6 +73,20 @@ static void nt_named_sync(int id, int threads) {
   while (host_named[id].generation == mine) host_spin("named barrier");
 }
 
+static int host_said[16];
+static int nt_named_any(int id, int threads, int mine) {
+  host_said[id] |= mine;
+  nt_named_sync(id, threads);
+  const int any = host_said[id];
+  nt_named_sync(id, threads);
+  host_said[id] = 0;
+  nt_named_sync(id, threads);
+  return any;
+}
+static void __threadfence() {}
+struct float4 { float x, y, z, w; };
+template <class T> static T __ldcg(const T* p) { if ((uintptr_t)p % sizeof(T)) abort(); return *p; }
+
 template <int registers> static void nt_give_registers() { static_assert(registers % 8 == 0 && registers >= 24, ""); }
 template <int registers> static void nt_take_registers() { static_assert(registers % 8 == 0 && registers <= 256, ""); }
 static bool __any_sync(unsigned, bool p) {

@@ -72,7 +72,10 @@ def aligned(array: Array) -> Array:
 def run(kernel: CudaKernel, arrays: dict[str, Array], folder: Path, *, lazy: bool = True) -> None:
     """Run every block; `arrays` holds inputs and (poisoned) outputs, changed in place."""
     held = {name: aligned(arrays[name]) for name in kernel.buffers}
-    pointers = (ctypes.c_void_p * len(held))(*(a.ctypes.data for a in held.values()))
-    build(kernel, folder).run(pointers, int(lazy))
+    counters = np.zeros(max(1, kernel.counters), np.int32)
+    addresses = [a.ctypes.data for a in held.values()]
+    addresses += [counters.ctypes.data] * bool(kernel.counters)
+    build(kernel, folder).run((ctypes.c_void_p * len(addresses))(*addresses), int(lazy))
+    assert not counters.any(), "counters are left as they were"
     for name, array in held.items():
         arrays[name][...] = array

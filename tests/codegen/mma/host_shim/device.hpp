@@ -137,3 +137,21 @@ inline bool nt_any(bool p) {
   return any;
 }
 inline void nt_warp_sync() { nt_any(false); }
+
+inline void __threadfence() {}
+inline int atomicAdd(int* p, int n) { const int was = *p; *p += n; return was; }
+inline int __syncthreads_or(int mine) {
+  static int said;
+  said |= mine;
+  __syncthreads();
+  const int any = said;
+  __syncthreads();
+  said = 0;
+  __syncthreads();
+  return any;
+}
+template <class T> inline T nt_stored(const T* p) { return *p; }
+inline void nt_stored4(float (&to)[4], const float* p) {
+  if ((uintptr_t)p % 16) exit(5);
+  for (int i = 0; i < 4; i++) to[i] = p[i];
+}
