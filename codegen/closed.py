@@ -160,7 +160,8 @@ class _Result:
         axis = folds[0].axis
         printer, levels = self._printer(axis)
         kinds = [(f, *_FOLDS[f.monoid], _name(f.target)) for f in folds]
-        single, several = [], []
+        single: list[str] = []
+        several: list[str] = []
         for f, start, combine, name in kinds:
             value = printer.value(self._term(f.source), "f32")
             many = self._several(f.target)

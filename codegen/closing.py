@@ -28,12 +28,14 @@ _MONOIDS = ("sum", "prod", "max", "min")
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """How the threads that close meet: their number, and which one a thread is; a barrier of them;
-    one that tells all of them whether `{}` holds for any."""
+    one that tells all of them whether `{}` holds for any; what waits for stores that are under
+    way, if anything."""
 
     threads: int
     thread: str
     sync: str
     any: str
+    stored: str = ""
 
 
 def closes(kernel: Kernel, results: TileProgram) -> Close:
@@ -53,8 +55,9 @@ def closes(kernel: Kernel, results: TileProgram) -> Close:
 def _check(s: Statement) -> None:
     if isinstance(s, (Read, Map, Write)):
         return
-    plain = isinstance(s, Fold) and s.repair is None and s.offset is None and s.before is None
-    if not plain or s.monoid not in _MONOIDS or carrier(s.target.dtype) != "f32":
+    fold = s if isinstance(s, Fold) and s.monoid in _MONOIDS else None
+    plain = fold and fold.repair is None and fold.offset is None and fold.before is None
+    if fold is None or not plain or carrier(fold.target.dtype) != "f32":
         raise LoweringError("results of more than sums, products and extremes of f32 states")
 
 
@@ -84,6 +87,7 @@ def close(
     at = " + ".join([*[str(first)] * (first > 0), *_group(op, numbers)])
     yield f"{{  // the last of {blocks} blocks computes {', '.join(b.name for b in writes(op))}"
     yield f"int* const arrived = counter{f' + {at}' * bool(at)};"
+    yield from [own.stored] * bool(own.stored)
     yield from ("int last = 0;", "__threadfence();", own.sync, f"if ({own.thread} == 0) {{")
     yield f"last = atomicAdd(arrived, 1) == {blocks - 1};"
     yield from ("if (last) *arrived = 0;  // as every launch leaves it", "}")

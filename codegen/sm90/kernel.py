@@ -19,7 +19,6 @@ from nautile.codegen.memory import (
     Settle,
     Store,
 )
-from nautile.codegen.schedule.structure import UnsupportedError
 from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements
 from nautile.codegen.sm90.ahead import ahead
@@ -198,14 +197,15 @@ def _consumer(ctx: Context, close: Close | None = None, counters: int = 0) -> No
 def _meeting(program: RoleProgram) -> closing.Barrier:
     """Where the threads of a tile meet: those of a warpgroup, or of all that share it."""
     g = program.geometry
-    if any(isinstance(o, StoreTile) for o in operations(program.consumer)):
-        raise UnsupportedError("states that the copy engine stores")
     if g.alternate or g.consumers == 1:
         number, threads, own = "1 + w", 128, "(threadIdx.x & 127)"
     else:
         number, threads, own = str(_CLOSING), 128 * g.consumers, "(threadIdx.x - 128)"
     meet = f"nt_named_sync({number}, {threads});"
-    return closing.Barrier(threads, own, meet, f"nt_named_any({number}, {threads}, {{}})")
+    any_ = f"nt_named_any({number}, {threads}, {{}})"
+    by_copy_engine = any(isinstance(o, StoreTile) for o in operations(program.consumer))
+    stored = f"if ({LEADER}) nt_bulk_wait<0>();" if by_copy_engine else ""
+    return closing.Barrier(threads, own, meet, any_, stored)
 
 
 def _cursors(ctx: Context, parity: int) -> None:

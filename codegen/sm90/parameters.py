@@ -54,5 +54,5 @@ def pointers(program: RoleProgram, close: Close | None = None) -> tuple[list[Buf
                 writes[buffer] = None
     if close is not None:
         reads.update(dict.fromkeys(closing.reads(close)))
-        writes.update(dict.fromkeys(closing.writes(close)))
+        writes.update(dict.fromkeys((*close.states, *closing.writes(close))))
     return list(reads), list(writes)
