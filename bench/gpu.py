@@ -8,8 +8,9 @@ Needs numpy, cupy and torch (Triton, Liger, quack, TileLang and FA4 take part wh
 installed). Correctness first (fresh inputs, poisoned outputs between guard bands, two runs,
 float64), then all contestants in CUDA graphs, interleaved in random order. --peers is none, fast
 (libraries and Triton), compiled (flex_attention and torch.compile too), all (max-autotune too:
-minutes), or names. The file is rewritten after every case. --dry runs everything but the GPU. The
-exit status is 1 where a case was wrong.
+minutes), or names. With --warm N they are compiled in N processes first, whose results the caches
+of torch and Triton keep. The file is rewritten after every case. --dry runs everything but the
+GPU. The exit status is 1 where a case was wrong.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
+from gpu.case import Case  # noqa: E402
 from gpu.groups import GROUPS, cases  # noqa: E402
 from gpu.options import LEVELS, Options  # noqa: E402
 from gpu.session import RECORDED, Machine, run, supervise  # noqa: E402
 from gpu.store import line, merged, read, write  # noqa: E402
+from gpu.warm import together  # noqa: E402
 
 __all__ = ["main"]
 
@@ -38,11 +42,16 @@ def main() -> int:
     if options.merge:
         return _merge(options.merge, path)
     wanted = cases(options.groups, options.only)
+    chosen = Options(_peers(options.peers), options.rounds)
+    if options.making:
+        return _make(wanted, chosen, options.making)
     if options.until:
-        chosen = Options(_peers(options.peers), options.rounds)
         run(_machine(options.dry), wanted, path, chosen, options.until)
         return 0
     until = time.time() + options.seconds
+    if options.warm and not options.dry:
+        made = together(options.warm, 0.5 * options.seconds, _maker)
+        print(f"{made} of {options.warm} processes compiled their peers", flush=True)
     records = supervise(wanted, path, until, _child)
     print(*(line(r) for r in records if not r["correct"]), f"written: {path}", sep="\n")
     return 1 if any(not r["correct"] and not r.get("not_run") for r in records) else 0
@@ -56,6 +65,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peers", default="fast", help=f"{', '.join(LEVELS)}, or names")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=150.0, help="limit of the whole run")
+    parser.add_argument(
+        "--warm", type=int, default=0, metavar="N", help="compile peers first, in N"
+    )
+    parser.add_argument(
+        "--making", default="", help=argparse.SUPPRESS
+    )  # in a child: which of how many
     parser.add_argument("--dry", action="store_true", help="without a GPU; times are drawn")
     parser.add_argument("--merge", nargs="+", metavar="FILE", help="join results of several runs")
     parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)  # in a child
@@ -79,6 +94,21 @@ def _machine(dry: bool) -> Machine:
     from gpu.cuda import Cuda
 
     return Cuda()
+
+
+def _make(wanted: Sequence[Case], options: Options, part: str) -> int:
+    """In a child of --warm: compile the peers of its part of the cases."""
+    from gpu.cuda import Cuda
+
+    machine, (first, step) = Cuda(measured=False), map(int, part.split("/"))
+    for case in wanted[first::step]:
+        machine.make(case, options)
+        machine.clean()
+    return 0
+
+
+def _maker(part: str) -> list[str]:
+    return [sys.executable, __file__, *sys.argv[1:], "--making", part]
 
 
 def _child(until: float) -> str | None:

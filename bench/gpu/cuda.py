@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from typing import Any
@@ -40,14 +41,15 @@ PEER_SLACK = 5.0  # a peer may round more often than `plain` of the work does
 
 
 class Cuda:
-    """The GPU of this process; making one clocks the card up and measures its copy bandwidth."""
+    """The GPU of this process. One that is to be measured is clocked up, and its copy bandwidth
+    measured."""
 
-    def __init__(self) -> None:
+    def __init__(self, measured: bool = True) -> None:
         self.seed = time.time_ns() % 2**31
         torch.manual_seed(self.seed)
         torch.backends.cuda.matmul.allow_tf32 = False
         warnings.filterwarnings("ignore", module="torch")
-        self.copied = copy_bandwidth()
+        self.copied = copy_bandwidth() if measured else math.nan
         self.built: Mapping[str, Any] = _built()
 
     def stamp(self) -> Record:
@@ -77,6 +79,19 @@ class Cuda:
             torch._dynamo.reset()
         torch.cuda.empty_cache()
         cupy.get_default_memory_pool().free_all_blocks()
+
+    def make(self, case: Case, options: Options) -> None:
+        """Compile the peers of a case, so that the caches on disk have them; what fails there is
+        told when the case is measured."""
+        if not case.folder.is_dir():
+            return
+        work = work_of(case)
+        given = draw(Bundle.load(case.folder)[case.program], work, self.seed)
+        for peer in work.contestants:
+            if peer.compiles and options.excludes(peer, math.inf) is None:
+                with suppress(Exception), torch.no_grad():
+                    peer.make()(given)
+                    torch.cuda.synchronize()
 
     def measure(
         self, case: Case, options: Options, until: float, give_up: Callable[[], Any]

@@ -35,6 +35,11 @@ class Contestant:
     def seconds(self) -> float:
         return _COSTS[self.kind]
 
+    @property
+    def compiles(self) -> bool:
+        """Whether making it takes long, and leaves something in a cache on disk."""
+        return self.kind in ("triton", "compiled", "autotuned")
+
     def missing(self) -> bool:
         """Whether its package is not installed."""
         return importlib.util.find_spec(self.needs.partition(".")[0]) is None
