@@ -52,7 +52,8 @@ def _warps(part: Part) -> int:
     online = any(isinstance(t, Online) for t in walk(*(o.term for o in part.outputs)))
     if part.path != "portable" or not online:
         return 4
-    rows = max(part.tiles[a] for a in dict.fromkeys(a for o in part.outputs for a in o.axes[:-1]))
+    axes = {a for o in part.outputs for a in o.axes[:-1]}
+    rows = max((part.tiles[a] for a in axes), default=64)
     return min(4, -(-rows // 16))
 
 
