@@ -1,52 +1,54 @@
-"""Is a law sound? Random instances against the oracle.
+"""Is a law sound, and in which sense? Proofs, random instances against the oracle, and a search.
 
-What is tried depends on the class that the law is stated under:
+For each class that a law is tried under (`nautile.rules.trials` says what a class promises):
 
-- **exact**: in float32 with special values (NaN, infinities, signed zeros, subnormals, huge and
-  tiny), both sides have the same bits; all NaN count as one, and laws of max and min may exchange
-  zeros;
-- **real**: in float64 both sides agree wherever the left is finite; in float32, with magnitudes up
-  to 10^4, the right side is finite wherever the left is, and its error on values with a common
-  offset is at most a small factor of the left side's own; streamed sums are taken block by block
-  too;
-- **fast**: in float64 both sides agree wherever both are finite;
-- **facts**: the equation that the fact asserts holds, as under real, in float64.
+1. a **proof** of equality over the reals, where one is found (`nautile.rules.proof`);
+2. instances in **floating point**: all extents 1 to 4 of up to three axes, larger ones sampled,
+   each name over random subsets of the axes, values that the class is about;
+3. exact arithmetic, where there is no proof: a **prime field** where only + - * / and sums occur,
+   **rationals** where the order of numbers matters (`nautile.rules.exactly`);
+4. a **search** by Hypothesis.
 
-A law that rewrites both ways is tried both ways. The verdict "sound" says that no trial refuted it;
-"unknown", that no instance could be made.
+A law that rewrites both ways is tried both ways. A refutation is made as small as it gets, and the
+side condition that repairs the law is named. The verdict "sound" says that nothing refuted the law
+in its stated class; "unknown", that no instance could be made or that time ran out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from nautile.oracle import arrays_fetch, evaluate
-from nautile.terms import Axis, Index, Online, Reduce, Term, walk
-
-from .blocks import Blocks
-from .instance import Instance, Unsupported, instantiate, patterns_of
-from .law import Call, Fold, Rescaled, Rule, Streamed, parts
+from .exactly import exact_methods
+from .instance import axis_names, instantiate
+from .law import Rule
+from .proof import proof_of
+from .repair import missing
+from .search import search
+from .setting import Chance, Unsupported
+from .shown import counterexample
+from .shrink import Refutation, shrink
+from .trials import CLASSES, Method, methods
+from .values import draw, violated
 
 __all__ = ["Verdict", "check"]
 
-Array = npt.NDArray[Any]
-_LOSS = 16.0  # how many times the left side's error the right side may make
-_MORE = 15  # further draws of values before a law is said to lose digits
-_SPECIAL = np.array(
-    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 1e-38, 3e38, -3e38, 1e-30, 1e20], np.float32
-)
+_LEAST = 12  # instances of each method without which a law that ran out of time has no verdict
+_EXAMPLES = 20
+_REPAIR = 8.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known about a law: sound, unsound or unknown, by which method, after how many trials;
-    an unsound one with the values that refute it."""
+    """What is known about a law: sound, unsound or unknown in its stated class, and the strongest
+    class that nothing refuted ("none" where all are); by which methods, after how many instances.
+    `proved` says that its equation over the reals (the bits, of exact) has a proof for all extents
+    and ranks. An unsound law comes with the values that refute it (`nautile.rules.shown`) and,
+    where one condition repairs it, with that."""
 
     rule: str
     pack: str
@@ -56,253 +58,173 @@ class Verdict:
     tried: int
     seconds: float
     counterexample: dict[str, Any] | None = None
+    established: str = "none"
+    missing_condition: str | None = None
+    proved: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object of a verdict (`nautile rules check --json`)."""
+        return asdict(self)
 
 
-def check(rule: Rule, *, trials: int = 200, seed: int = 0) -> Verdict:
-    """Try a law on random instances until one refutes it or all have passed."""
-    start = time.perf_counter()
-    tried, method, found = 0, "", None
-    try:
-        for direction in _directions(rule):
-            for name, trial in _trials(direction):
-                method = name
-                for i in range(trials):
-                    tried += 1
-                    found = trial(direction, np.random.default_rng([seed, i]))
-                    if found is not None:
-                        raise StopIteration
-    except StopIteration:
-        pass
-    except Unsupported as reason:
-        return _verdict(rule, "unknown", str(reason), tried, start, None)
-    verdict = "sound" if found is None else "unsound"
-    methods = method if found else ", ".join(name for name, _ in _trials(rule))
-    return _verdict(rule, verdict, methods, tried, start, found)
+@dataclass(slots=True)
+class _Trying:
+    """One law being tried: budgets, and what was counted."""
+
+    rule: Rule
+    trials: int
+    seed: int
+    until: float
+    tried: int = 0
+    late: bool = False
+    proofs: dict[str, str | None] = field(default_factory=dict)
+
+    def proof(self, numerics: str) -> str | None:
+        """The kind of a proof of the equation that a class asserts, if there is one."""
+        kind = "bits" if numerics == "exact" else "reals"
+        if numerics == "approx":
+            return None
+        if kind not in self.proofs:
+            both = [proof_of(d, kind) for d in _directions(self.rule)]
+            self.proofs[kind] = both[0] if all(both) else None
+        return self.proofs[kind]
+
+    def refutation(self, numerics: str) -> tuple[Rule, Method, Refutation] | None:
+        """What refutes the law under a class."""
+        proved = self.proof(numerics) is not None
+        for rule in _directions(self.rule):
+            for method in self.methods(rule, numerics):
+                if proved and method.equation:
+                    continue
+                found = self.by(rule, method)
+                if found is not None:
+                    return rule, method, found
+        return None
+
+    def methods(self, rule: Rule, numerics: str) -> Iterator[Method]:
+        first, *others = methods(rule, numerics)
+        yield first
+        yield from exact_methods(rule, numerics)
+        yield from others
+
+    def by(self, rule: Rule, method: Method) -> Refutation | None:
+        """A refutation by one method."""
+        for turn in range(max(1, int(self.trials * method.share))):
+            if time.monotonic() > self.until:
+                self.late |= turn < _LEAST
+                return None
+            rng = np.random.default_rng([self.seed, turn])
+            instance = instantiate(rule, Chance(rng), turn, forward=method.forward)
+            self.tried += 1
+            found = method.attempt(instance, rng)
+            if found is not None and not violated(instance, found[0]):
+                return instance, *found
+        if not method.searched:
+            return None
+        self.tried += _EXAMPLES
+        return search(rule, method, axis_names(rule), examples=_EXAMPLES, seed=self.seed)
 
 
-def _verdict(
-    rule: Rule, verdict: str, method: str, tried: int, start: float, found: dict[str, Any] | None
+def check(
+    rule: Rule,
+    *,
+    trials: int = 64,
+    seed: int = 0,
+    seconds: float = 30.0,
+    strongest: bool = True,
+    repair: bool = True,
 ) -> Verdict:
-    seconds = time.perf_counter() - start
-    return Verdict(rule.name, rule.pack, rule.numerics, verdict, method, tried, seconds, found)
+    """Try a law until something refutes it or everything has passed.
+
+    `trials` is the number of instances for each method, `seconds` the time after which the law has
+    no verdict. Without `strongest` no other class than the stated one is tried, without `repair` no
+    condition is looked for.
+    """
+    start = time.monotonic()
+    trying = _Trying(rule, trials, seed, start + seconds)
+    try:
+        return _verdict(trying, start, strongest=strongest, repair=repair)
+    except Unsupported as reason:
+        taken = time.monotonic() - start
+        return Verdict(
+            rule.name, rule.pack, rule.numerics, "unknown", str(reason), trying.tried, taken
+        )
+
+
+def _verdict(trying: _Trying, start: float, *, strongest: bool, repair: bool) -> Verdict:
+    rule = trying.rule
+    _possible(rule, trying.seed)
+    refuted = trying.refutation(rule.numerics)
+    sound = refuted is None and not trying.late
+    verdict = "sound" if sound else "unknown" if refuted is None else "unsound"
+    method, shown, lacking = _how(trying, rule.numerics), None, None
+    if refuted is not None:
+        direction, by, found = refuted
+        method = by.name
+        shown = counterexample(direction, by, shrink(direction, by, found))
+    elif trying.late:
+        method = f"out of time: {method}"
+    established = rule.numerics if sound else "none"
+    if strongest and rule.numerics in CLASSES and verdict != "unknown":
+        established = _established(trying, sound=sound)
+    if repair and refuted is not None:
+        lacking = _missing(trying, rule)
+    return Verdict(
+        rule.name, rule.pack, rule.numerics, verdict, method, trying.tried,
+        time.monotonic() - start, shown, established, lacking,
+        sound and trying.proof(rule.numerics) is not None,
+    )  # fmt: skip
+
+
+def _how(trying: _Trying, numerics: str) -> str:
+    """The methods that a sound law passed."""
+    proof = trying.proof(numerics)
+    names = [m.name for m in trying.methods(trying.rule, numerics) if not (proof and m.equation)]
+    return ", ".join([*([f"proof: {proof}"] if proof else []), *names])
+
+
+def _possible(rule: Rule, seed: int) -> None:
+    """Raise Unsupported for a law whose conditions no values meet."""
+    (method, *_) = methods(rule, rule.numerics)
+    for turn in range(40):
+        rng = np.random.default_rng([seed, turn])
+        instance = instantiate(rule, Chance(rng), turn)
+        if not violated(instance, draw(instance, rng, method.kind)):
+            return
+    raise Unsupported("no values meet the law's conditions: it never applies")
+
+
+def _established(trying: _Trying, *, sound: bool) -> str:
+    """The strongest class that nothing refutes, given whether the stated one holds."""
+    stated = CLASSES.index(trying.rule.numerics)
+    if sound:
+        for numerics in reversed(CLASSES[:stated]):
+            if trying.refutation(numerics) is not None:
+                return CLASSES[CLASSES.index(numerics) + 1]
+        return CLASSES[0]
+    for numerics in CLASSES[stated + 1 :]:
+        if trying.refutation(numerics) is None and not trying.late:
+            return numerics
+    return "none"
+
+
+def _missing(trying: _Trying, rule: Rule) -> str | None:
+    until = min(trying.until, time.monotonic() + _REPAIR)
+
+    def sound(changed: Rule) -> bool:
+        if time.monotonic() > until:
+            return False
+        again = _Trying(changed, min(trying.trials, 40), trying.seed + 1, until)
+        try:
+            _possible(changed, trying.seed)
+            return again.refutation(rule.numerics) is None and not again.late
+        except Unsupported:
+            return False
+
+    return missing(rule, sound)
 
 
 def _directions(rule: Rule) -> Iterator[Rule]:
     yield rule
     if rule.two_way:
         yield replace(rule, left=rule.right, right=rule.left)
-
-
-_Trial = Callable[[Rule, np.random.Generator], "dict[str, Any] | None"]
-
-
-def _trials(rule: Rule) -> list[tuple[str, _Trial]]:
-    if rule.numerics == "exact":
-        return [("float32 bits", _exact)]
-    if rule.numerics == "real":
-        trials: list[tuple[str, _Trial]] = [("float64", _equal), ("float32 finite", _finite)]
-        trials.append(("float32 error", _accurate))
-        return [*trials, ("blocks", _blocked)] if _is_streamed(rule) else trials
-    if rule.numerics == "fast":
-        return [("float64, both finite", _fast)]
-    return [("float64", _equal)]
-
-
-def _exact(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    instance = instantiate(rule, rng)
-    values = _values(instance, rng, _special)
-    left, right = _sides(instance, values, "f32")
-    same = (
-        (left == right) & (np.signbit(left) == np.signbit(right))
-        if _floats(left)
-        else left == right
-    )
-    if _orders(rule):
-        same = left == right
-    if _floats(left) and _floats(right):
-        same |= np.isnan(left) & np.isnan(right)
-    return _found(instance, values, left, right, ~same)
-
-
-def _equal(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    """Equal wherever the left side is defined."""
-    instance = instantiate(rule, rng)
-    values = _values(instance, rng, _ordinary)
-    left, right = _sides(instance, values, "f64")
-    return _found(instance, values, left, right, np.isfinite(left) & ~_close(left, right))
-
-
-def _fast(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    instance = instantiate(rule, rng)
-    values = _values(instance, rng, _ordinary)
-    left, right = _sides(instance, values, "f64")
-    both = np.isfinite(left) & np.isfinite(right)
-    return _found(instance, values, left, right, both & ~_close(left, right))
-
-
-def _finite(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    instance = instantiate(rule, rng)
-    values = _values(instance, rng, _large)
-    left, right = _sides(instance, values, "f32")
-    return _found(instance, values, left, right, np.isfinite(left) & ~np.isfinite(right))
-
-
-def _is_streamed(rule: Rule) -> bool:
-    return any(isinstance(p, (Streamed, Rescaled)) for x in patterns_of(rule) for p in parts(x))
-
-
-def _blocked(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    """Equal wherever the left side is finite, streams taken block by block."""
-    instance = instantiate(rule, rng, forward=True)
-    values = _values(instance, rng, _ordinary)
-    wide = {n: v.astype(np.float64) if _floats(v) else v for n, v in values.items()}
-    ends = {a: _ends(a.extent, rng) for a in _all_axes(instance.right)}
-    left, right = (
-        Blocks(dict(wide), ends)(t, instance.axes) for t in (instance.left, instance.right)
-    )
-    return _found(instance, values, left, right, np.isfinite(left) & ~_close(left, right))
-
-
-def _ends(extent: int, rng: np.random.Generator) -> list[int]:
-    """The ends of random blocks that cover an axis."""
-    return [i for i in range(1, extent) if rng.random() < 0.5] + [extent]
-
-
-def _all_axes(term: Term) -> set[Axis]:
-    return {t.axis for t in walk(term) if isinstance(t, (Index, Reduce, Online))}
-
-
-def _accurate(rule: Rule, rng: np.random.Generator) -> dict[str, Any] | None:
-    """The root mean square errors in float32, on values with a common offset, whose differences
-    have few digits left: what takes a difference later than its source loses them. A source that is
-    exact by luck proves nothing: a suspicion is tried on more values."""
-    instance = instantiate(rule, rng)
-    found, errors = None, []
-    for _ in range(1 + _MORE):
-        values = _values(instance, rng, _offset)
-        left, right = _sides(instance, values, "f32")
-        error = _errors(left, right, _sides(instance, values, "f64")[0])
-        if error is None:
-            continue
-        errors.append(error)
-        theirs, ours, size = (_rms(np.array(e)) for e in zip(*errors, strict=True))
-        if ours <= _LOSS * theirs + 64 * 2.0**-24 * size:
-            return None
-        found = _found(instance, values, left, right, left == left)
-    return found if errors else None
-
-
-def _errors(left: Array, right: Array, truth: Array) -> tuple[float, float, float] | None:
-    """The errors of both sides and the size of the truth, where all are finite."""
-    use = np.isfinite(truth) & np.isfinite(left) & np.isfinite(right)
-    if not _floats(left) or not use.any():
-        return None
-    left_, right_, truth = (np.where(use, x, 0.0).astype(np.float64) for x in (left, right, truth))
-    return _rms(left_ - truth), _rms(right_ - truth), _rms(truth)
-
-
-def _sides(instance: Instance, values: dict[str, Array], precision: str) -> tuple[Array, Array]:
-    """Both sides over all positions of the axes that either has free."""
-    positions = {a: np.arange(a.extent) for a in instance.axes}
-    wide = np.float64 if precision == "f64" else np.float32
-    fetch = arrays_fetch({n: v.astype(wide) if _floats(v) else v for n, v in values.items()})
-
-    def side(term: Term) -> Array:
-        return np.asarray(evaluate(term, fetch, positions, precision=precision))
-
-    return side(instance.left), side(instance.right)
-
-
-def _values(
-    instance: Instance,
-    rng: np.random.Generator,
-    draw: Callable[[np.random.Generator, tuple[int, ...]], Array],
-) -> dict[str, Array]:
-    values: dict[str, Array] = {}
-    for name, load in instance.loads.items():
-        shape, kind = load.buffer.shape, instance.kinds.get(name, "float")
-        if kind == "boolean":
-            values[name] = rng.random(shape) < 0.5
-        elif kind == "integer":
-            values[name] = rng.integers(-9, 10, shape)
-        else:
-            drawn = np.asarray(draw(rng, shape), np.float32)
-            values[name] = _signed(drawn, instance.signs.get(name, []))
-            if name in instance.finite:
-                values[name] = np.where(np.isfinite(values[name]), values[name], np.float32(1))
-    return values
-
-
-def _signed(x: Array, signs: list[str]) -> Array:
-    """Values that meet conditions such as a > 0."""
-    for sign in signs:
-        x = np.where(np.isnan(x), np.float32(1), x)
-        if sign in (">", ">="):
-            x = np.abs(x)
-        elif sign in ("<", "<="):
-            x = -np.abs(x)
-        if sign in (">", "<", "!="):
-            x = np.where(x == 0, np.float32(-1 if sign == "<" else 1), x)
-    return x
-
-
-def _special(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    ordinary = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)
-    return np.where(rng.random(shape) < 0.35, rng.choice(_SPECIAL, shape), ordinary)
-
-
-def _ordinary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    if rng.random() < 0.3:
-        return rng.integers(-2, 3, shape).astype(np.float32)
-    return np.asarray(rng.normal(size=shape))
-
-
-def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.asarray(rng.uniform(-1, 1, shape) * 10.0 ** rng.uniform(-2, 4))
-
-
-def _offset(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.asarray(1000.0 + rng.normal(size=shape) * 0.01)
-
-
-def _close(left: Array, right: Array) -> Array:
-    if left.dtype.kind != "f":
-        return np.asarray(left == right)
-    with np.errstate(all="ignore"):
-        near = np.abs(left - right) <= 1e-8 * (np.abs(left) + np.abs(right)) + 1e-9
-    return np.asarray(near | (left == right))
-
-
-def _rms(x: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
-
-
-def _floats(x: Array) -> bool:
-    return x.dtype.kind == "f"
-
-
-def _orders(rule: Rule) -> bool:
-    """True when max or min occurs: which of two zeros they return is not fixed."""
-    return any(
-        isinstance(p, (Call, Fold))
-        and getattr(p, "operation", getattr(p, "monoid", "")) in ("max", "min")
-        for pattern in patterns_of(rule)
-        for p in parts(pattern)
-    )
-
-
-def _found(
-    instance: Instance, values: dict[str, Array], left: Array, right: Array, bad: Array
-) -> dict[str, Any] | None:
-    """The counterexample at the first bad position, if there is one."""
-    if not np.any(bad):
-        return None
-    at = tuple(map(int, np.argwhere(bad)[0]))
-    where = {a.family: i for a, i in zip(instance.axes, at, strict=True)}
-    shown = {n: {"axes": [a.family for a in _axes(instance, n)], "data": v.tolist()}
-             for n, v in values.items()}  # fmt: skip
-    return {"values": shown, "at": where, "left": left[at].item(), "right": right[at].item()}
-
-
-def _axes(instance: Instance, name: str) -> tuple[Any, ...]:
-    return tuple(c.axis for c in instance.loads[name].coordinates)  # type: ignore[attr-defined]

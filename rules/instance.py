@@ -9,9 +9,7 @@ defines. Two sides that differ anywhere refute the law.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from nautile.terms import (
     Axis,
@@ -30,7 +28,10 @@ from nautile.terms import (
 
 from .carriers import carriers_of, lowered, moment_of
 from .egglog import booleans
+from .guards import constants
 from .law import (
+    Access,
+    Bound,
     Call,
     Carrier,
     Fold,
@@ -41,6 +42,7 @@ from .law import (
     NotFree,
     Number,
     Pattern,
+    Position,
     Relation,
     Round,
     Rule,
@@ -50,24 +52,35 @@ from .law import (
     Streamed,
     axes_of,
     names_of,
+    parts,
     relation_parts,
 )
+from .setting import Setting, Source, Unsupported, extents_of, made_extents
 
-__all__ = ["Instance", "Unsupported", "instantiate", "patterns_of"]
+__all__ = [
+    "Instance",
+    "Unsupported",
+    "axis_names",
+    "instance_of",
+    "instantiate",
+    "patterns_of",
+]
 
 OUTER = ("outer_p", "outer_q")
-_STREAM = "stream"
+STREAM = "stream"
+_TYPED = {
+    "integer": "integer", "i32": "integer", "i64": "integer", "boolean": "boolean",
+    "bool": "boolean", "f64": "double",
+}  # fmt: skip
 _INEXACT = 0.7  # hardly any product with it is exact
-
-
-class Unsupported(Exception):
-    """The law has a form that no instance is known for."""
 
 
 @dataclass(slots=True)
 class Instance:
     """Left and right side as terms, the axes to compare over, and what each name may hold."""
 
+    rule: Rule
+    setting: Setting
     left: Term
     right: Term
     axes: tuple[Axis, ...]
@@ -85,28 +98,53 @@ def patterns_of(rule: Rule) -> list[Pattern]:
     return sides + [c.reduction for c in rule.conditions if isinstance(c, Carrier)]
 
 
-def instantiate(rule: Rule, rng: np.random.Generator, *, forward: bool = False) -> Instance:
-    """A random instance of the law: extents 1 to 4, names over random subsets of the axes. With
-    `forward`, running forms are always made of their subjects, so that they follow the running
-    value wherever that is taken; else a tame one is a tensor, and of ordinary size."""
-    return _Builder(rule, rng, forward).build()
+def instantiate(
+    rule: Rule, source: Source, turn: int | None = None, *, forward: bool = False
+) -> Instance:
+    """An instance of the law by choices of `source`: extents 1 to 4 and larger ones, names over
+    subsets of the axes. With `forward`, running forms are always made of their subjects, so that
+    they follow the running value wherever that is taken; else a tame one is a tensor, and of
+    ordinary size.
+
+    Raises Unsupported where no instance is known for the law's form."""
+    extents = extents_of(rule, axis_names(rule), source, turn)
+    setting = Setting(source, extents, aliased=source.chance(0.15))
+    return _Builder(rule, setting, forward).build()
+
+
+def instance_of(rule: Rule, setting: Setting, *, forward: bool = False) -> Instance:
+    """The instance that was made by these choices."""
+    made = made_extents(rule, setting.extents) if rule.extents else {}
+    whole = replace(setting, extents=setting.extents | made)
+    return _Builder(rule, whole, forward).build()
+
+
+def axis_names(rule: Rule) -> list[str]:
+    """The law's axes, two more that its names may depend on, and one for streams."""
+    own = dict.fromkeys(a for p in patterns_of(rule) for a in axes_of(p))
+    formal = [
+        a for p in patterns_of(rule) for q in parts(p) if isinstance(q, Access) for a in q.axes
+    ]
+    return [*dict.fromkeys([*own, *formal]), *OUTER, STREAM]
 
 
 class _Builder:
-    def __init__(self, rule: Rule, rng: np.random.Generator, forward: bool) -> None:
-        self.rule, self.rng, self.forward = rule, rng, forward
+    def __init__(self, rule: Rule, setting: Setting, forward: bool) -> None:
+        self.rule, self.setting, self.forward = rule, setting, forward
         self.patterns = patterns_of(rule)
-        names = [*dict.fromkeys(a for p in self.patterns for a in axes_of(p)), *OUTER, _STREAM]
-        self.extent = {n: Axis(n, 0, int(rng.integers(1, 5))) for n in names}
+        names = axis_names(rule)
+        self.extent = {n: Axis(n, 0, setting.extents[n]) for n in names}
         self.defined = carriers_of(rule)
         self.known = {(c.axis, c.name) for c in rule.conditions if isinstance(c, Free)}
         self.barred = {(c.axis, c.name) for c in rule.conditions if isinstance(c, NotFree)}
         self.kinds = self._kinds()
+        self.constants = constants(rule)
+        accesses = [p for s in self.patterns for p in parts(s) if isinstance(p, Access)]
+        self.accessed = {p.name for p in accesses}
         self.loads: dict[str, Load] = {}
         self.bound: dict[str, Term] = {}
         self.drawn: dict[str, Pattern] = {}
         self.positive: set[str] = set()
-        self.aliased = rng.random() < 0.15
 
     def build(self) -> Instance:
         for premise in self.rule.premises:
@@ -124,14 +162,16 @@ class _Builder:
             if isinstance(c, Sign):
                 signs.setdefault(c.name, []).append(c.relation)
         finite = frozenset(c.name for c in conditions if isinstance(c, Kind) and c.kind == "finite")
-        return Instance(left, right, axes, self.loads, self.kinds, signs, finite)
+        return Instance(
+            self.rule, self.setting, left, right, axes, self.loads, self.kinds, signs, finite
+        )
 
     def _kinds(self) -> dict[str, str]:
         kinds = dict.fromkeys((n for p in self.patterns for n in names_of(p)), "float")
         kinds |= dict.fromkeys((n for p in self.patterns for n in booleans(p)), "boolean")
         for c in self.rule.conditions:
-            if isinstance(c, Kind) and c.kind in ("integer", "boolean"):
-                kinds[c.name] = c.kind
+            if isinstance(c, Kind) and c.kind in _TYPED:
+                kinds[c.name] = _TYPED[c.kind]
         return kinds
 
     def _premise(self, premise: Relation) -> None:
@@ -212,52 +252,65 @@ class _Builder:
         """Some carrier for a name that no condition defines."""
         if name not in self.drawn:
             free = [a for a in self.extent if (a, name) not in self.barred]
-            stream, body = str(self.rng.choice(free)), f"{name}_body"
+            kind, stream = self.setting.carrier(name, free)
+            body = f"{name}_body"
             barred = {a for a in self.extent if a not in free}
             self.bound[body] = self._load(body, {stream}, barred)
             if positive:
                 self.positive.add(body)
             folds = {m: Fold(m, stream, Name(body)) for m in ("max", "min", "sum")}
             mean = Call("div", (folds["sum"], Size(stream)))
-            kinds: list[Pattern] = [folds["max"], folds["min"], mean]
-            self.drawn[name] = kinds[self.rng.integers(len(kinds))]
+            self.drawn[name] = mean if kind == "mean" else folds[kind]
         return self.drawn[name]
 
     def _load(self, name: str, always: Iterable[str] = (), never: Iterable[str] = ()) -> Load:
         """A tensor for a name, over a random subset of the axes that it may depend on."""
         always = {*always, *(a for a, n in self.known if n == name)}
-        always, never = set(always), set(never) | {_STREAM} - set(always)
-        axes = [
-            axis
-            for n, axis in self.extent.items()
-            if n in always or (n not in never and self.rng.random() < (0.4 if n in OUTER else 0.75))
-        ]
+        always, never = set(always), set(never) | {STREAM} - set(always)
+        likely = {
+            n: 1.0 if n in always else 0.4 if n in OUTER else 0.75
+            for n in self.extent
+            if n in always or n not in never
+        }
+        chosen = self.setting.depends(name, likely)
+        axes = [axis for n, axis in self.extent.items() if n in chosen]
         kind = self.kinds.get(name, "float")
-        dtype = {"boolean": "bool", "integer": "i64"}.get(kind, "f32")
+        dtype = {"boolean": "bool", "integer": "i64", "double": "f64"}.get(kind, "f32")
         buffer = Buffer(name, tuple(a.extent for a in axes), dtype)
         return self.loads.setdefault(name, Load(buffer, tuple(Index(a) for a in axes)))
 
     def _name(self, name: str) -> Term:
         if name in self.bound:
             return self.bound[name]
+        if name[0].isupper():
+            return Const(self.setting.extents[name])
         if name in self.defined or name in self.drawn:
             return self._carrier(Name(name))[0]
         barred = {a for a, n in self.barred if n == name}
-        if Kind("finite", name) in self.rule.conditions:  # a constant
+        if name in self.constants and self.kinds.get(name) != "integer":
             barred = set(self.extent)
-        twin = next((t for n, t in self.loads.items() if self._may_alias(n, name)), None)
-        if self.aliased and twin is not None:
-            self.bound[name] = twin
-            return twin
+        twin = self._twin(name)
+        if twin is not None:
+            self.bound[name] = self.loads[twin]
+            return self.bound[name]
         self.bound[name] = self._load(name, never=barred)
         if Kind("rough", name) in self.rule.conditions:
             self.bound[name] = apply("mul", self.bound[name], Const(_INEXACT))
         return self.bound[name]
 
+    def _twin(self, name: str) -> str | None:
+        """The name whose term this one shares, where the setting says that terms are shared."""
+        if self.setting.aliased and name not in self.setting.axes:
+            twin = next((n for n in self.loads if self._may_alias(n, name)), None)
+            if twin is not None:
+                self.setting.twins.setdefault(name, twin)
+        return self.setting.twins.get(name)
+
     def _may_alias(self, other: str, name: str) -> bool:
         same = self.kinds.get(other) == self.kinds[name]
         free = {a.family for a in self.loads[other].free}
-        guarded = {c.name for c in self.rule.conditions if isinstance(c, (Sign, Kind))}
+        guarded = {c.name for c in self.rule.conditions if isinstance(c, (Sign, Kind, Bound))}
+        guarded |= {*self.constants, *self.accessed}
         return same and name not in guarded and not any((a, name) in self.barred for a in free)
 
     def term(self, pattern: Pattern) -> Term:
@@ -272,6 +325,10 @@ class _Builder:
                 return Const(value)
             case Size(axis):
                 return Const(self.extent[axis].extent)
+            case Position(axis):
+                return Index(self.extent[axis])
+            case Access(name, axes, indices):
+                return self._moved_to(name, axes, tuple(map(self._term, indices)))
             case Call(operation, arguments):
                 return apply(operation, *map(self._term, arguments))
             case Round(dtype, argument):
@@ -288,6 +345,15 @@ class _Builder:
                 parts = (self._term(p) for p in (repair, body, offset))
                 return Online(self.extent[axis], *parts)
         raise Unsupported(f"no term for {pattern}")
+
+    def _moved_to(self, name: str, axes: tuple[str, ...], indices: tuple[Term, ...]) -> Term:
+        """The tensor of a name at other positions."""
+        load = self.loads.get(name) or self._name(name)
+        if not isinstance(load, Load):
+            raise Unsupported(f"{name} stands at positions and is no tensor")
+        places = {self.extent[a]: i for a, i in zip(axes, indices, strict=True)}
+        own = (c.axis for c in load.coordinates if isinstance(c, Index))
+        return Load(load.buffer, tuple(places.get(a, Index(a)) for a in own))
 
 
 def _at(moment: str, reduction: Term) -> Term:

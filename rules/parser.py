@@ -195,8 +195,12 @@ def _sides(rule: Rule) -> list[Pattern]:
 
 
 def _source(reader: Reader, node: ast.expr) -> str:
-    segment = ast.get_source_segment("\n".join(reader.lines), node) or ""
-    return " ".join(segment.split())
+    """The law's text; columns of syntax trees count bytes."""
+    last = node.end_lineno or node.lineno
+    lines = [line.encode() for line in reader.lines[node.lineno - 1 : last]]
+    lines[-1] = lines[-1][: node.end_col_offset]
+    lines[0] = lines[0][node.col_offset :]
+    return " ".join(b" ".join(lines).decode(errors="ignore").split())
 
 
 def _doc(reader: Reader, node: ast.stmt) -> str:

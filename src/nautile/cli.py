@@ -36,6 +36,7 @@ from nautile.cli_options import (
 )
 from nautile.errors import InputError, NautileError
 from nautile.interrupts import interruptible
+from nautile.rules_cli import rules_app
 from nautile.workbench.commands import register
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Tensor mathematics in index notation in, certified CUDA kernels out.",
 )
-rules_app = typer.Typer(no_args_is_help=True, help="Look at the rewrite rules.")
 app.add_typer(rules_app, name="rules")
 register(rules_app)
 
@@ -230,31 +230,6 @@ def devices(as_json: Json = False) -> None:
         else:
             rates = f"{d.memory_bandwidth / 1e12:.2f} TB/s, {d.sms} SMs"
             print(f"{name:10} {d.architecture:8} {rates:20} {d.description}")
-
-
-@rules_app.command("list")
-def rules_list(pack: Annotated[str | None, typer.Argument()] = None, as_json: Json = False) -> None:
-    """List rules: pack, numerics class, name and law."""
-    from nautile import rules
-
-    for rule in rules.load(None if pack is None else (pack,)):
-        row = {"rule": rule.name, "pack": rule.pack, "class": rule.numerics, "law": rule.text}
-        if as_json:
-            print(json.dumps(row))
-        else:
-            print(f"{rule.pack:14} {rule.numerics:6} {rule.name:24} {rule.text}")
-
-
-@rules_app.command("show")
-def rules_show(name: Annotated[str, typer.Argument(help="RULE or PACK:RULE.")]) -> None:
-    """Show one rule: its law, class, comment and the e-graph text made of it."""
-    from nautile import rules
-
-    found = [r for r in rules.load(None) if name in (r.name, f"{r.pack}:{r.name}")]
-    if not found:
-        raise InputError(f"no rule {name!r}; see `nautile rules list`", code="unknown-name")
-    for rule in found:
-        print(rules.describe(rule))
 
 
 def _options(

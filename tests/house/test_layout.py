@@ -30,7 +30,7 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("certificate",),
     ("bundle", "runtime", "built", "options"),
     ("building",),
-    ("stages", "report", "cli_options"),
+    ("stages", "report", "cli_options", "rules_cli"),
     ("workbench",),
     ("cli",),
 )
