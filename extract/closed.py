@@ -17,12 +17,12 @@ from nautile.extract.closing import closing
 from nautile.extract.contractions import contracts
 from nautile.extract.device import Device
 from nautile.extract.kernel import Kernel, Part, Prediction
-from nautile.terms import Online, Output, Reduce, buffers, walk
+from nautile.terms import Buffer, Online, Output, Reduce, buffers, walk
 
 __all__ = ["COUNTED", "closed", "closed_schedules", "closing_seconds", "joined", "launched"]
 
 COUNTED = 1.0e-6  # seconds: a fence, a barrier, an atomic, the first states' answer
-GATHERED = 3.0e10  # bytes a second at which four warps read states of other blocks
+GATHERED = 3.0e10  # bytes a second at which four warps read states, and what else results need
 MOST = 1.0e-5  # seconds of a closing that is looked at
 REDUCED = (Reduce, Online)
 
@@ -42,9 +42,14 @@ def closing_seconds(part: Part, results: Part) -> float | None:
     if _multiplies(states):
         axes = dict.fromkeys(a for o in states for a in o.axes)
         groups = prod(-(-a.extent // part.tiles[a]) for a in axes if a not in found.over)
-    size = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in states)
+    read = buffers(*(o.term for o in results.outputs))
+    size = sum(b.size * DTYPES[b.dtype].bytes for b in (*read, *_stored(results)))
     seconds = COUNTED + size / groups / (GATHERED * _warps(part) / 4)
     return seconds if seconds < MOST else None
+
+
+def _stored(part: Part) -> list[Buffer]:
+    return [o.buffer for o in part.outputs]
 
 
 def _warps(part: Part) -> int:
