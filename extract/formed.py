@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nautile.dtypes import DTYPES
 from nautile.extract.body import Body, below, inner_terms
 from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.copied import comes
@@ -22,7 +23,8 @@ from nautile.terms import Axis, Load, Reduce, Term
 __all__ = ["NOTHING", "PACKED", "Formed", "formed", "forms", "settles"]
 
 PACKED = ("bf16", "f16")  # operands that registers hold in pairs
-UNPACK = 2.0  # instructions of an element: its load from shared memory, its conversion
+# instructions of an element, by its bytes: its load from shared memory, its conversion
+UNPACK = {1: 2.0, 2: 2.0, 4: 4.0}
 PACK = 1.0  # those of an element that becomes an operand
 LARGEST = 256  # positions of a depth that a warpgroup's registers hold at once
 BESIDE = 8.0  # those of an element of rows and depth that is read where it lies
@@ -76,7 +78,8 @@ def formed(body: Body, row: Axis, tensor: Iterable[Contraction]) -> Formed | Non
             return None
         held |= _held((fold.body,), row, {fold.axis})
         count += 1 + _operations((fold.body,), {fold.axis})
-    return Formed(frozenset(held), operand, count + UNPACK * len(held))
+    count += sum(UNPACK[DTYPES[t.buffer.dtype].bytes] for t in held)
+    return Formed(frozenset(held), operand, count)
 
 
 def _held(parts: tuple[Term, ...], row: Axis, deep: set[Axis]) -> set[Load]:
