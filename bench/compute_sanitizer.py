@@ -20,6 +20,7 @@ __all__ = ["TOOLS", "find", "looked_at"]
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 ERRORS = 86  # the exit status by which compute-sanitizer tells of errors
 TOGETHER = 8  # bundles of one process, at most
+SLOW = ("racecheck",)  # tools under which the kernels take longer than the process
 LONGEST = 360.0  # seconds of one process
 LEAST = 5.0  # seconds for which a process is still started
 Command = Callable[..., list[str]]  # of bundles; the process that launches their kernels
@@ -41,15 +42,18 @@ def looked_at(
 ) -> Iterator[Finding]:  # fmt: skip
     """What each tool says of each bundle, as the processes end; until perf_counter() is `until`."""
     count = min(TOGETHER, max(1, -(-len(folders) * len(tools) // jobs)))
-    parts = [folders[i : i + count] for i in range(0, len(folders), count)]
     with ThreadPoolExecutor(jobs) as pool:
         tasks = [
             pool.submit(_part, program, tool, part, command, until)
-            for part in parts
             for tool in tools
+            for part in _parts(folders, 1 if tool in SLOW else count)
         ]
         for task in tasks:
             yield from task.result()
+
+
+def _parts(folders: Sequence[Path], count: int) -> list[Sequence[Path]]:
+    return [folders[i : i + count] for i in range(0, len(folders), count)]
 
 
 def _part(

@@ -205,7 +205,7 @@ def _child(case: Case, peers: str) -> None:
     actions, keep = _actions(case, program, [p for p in peers.split(",") if p])
     chosen = keep[0].choices
     names = [
-        kernel.name
+        kernel.kernel
         for launch, number in zip(program.launches, chosen, strict=True)
         for kernel in launch.implementations[number].kernels
     ]

@@ -27,12 +27,15 @@ class Replay:
 
     It keeps the actions. A graph holds addresses, and does not keep what lies there: tensors that
     only an action knows of (the block mask of flex_attention, a copy in another layout) would be
-    freed, their memory given to the next contestant, and the replay would read what that wrote."""
+    freed, their memory given to the next contestant, and the replay would read what that wrote.
+    `results` are those of the last repetitions, whose memory a replay writes again."""
 
     def __init__(
-        self, run: Callable[[], Any], count: int, in_graph: bool, actions: Actions = ()
-    ) -> None:
-        self.run, self.count, self.in_graph, self.actions = run, count, in_graph, actions
+        self, run: Callable[[], Any], count: int, in_graph: bool, actions: Actions = (),
+        results: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        self.run, self.count, self.in_graph = run, count, in_graph
+        self.actions, self.results = actions, results
 
 
 def race(replays: Mapping[str, Replay], rounds: int) -> dict[str, list[float]]:
@@ -64,18 +67,19 @@ def captured(actions: Actions) -> Replay:
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
-            _repeat(actions, rounds)
+            results = _repeat(actions, rounds)
     except RuntimeError:
         torch.cuda.synchronize()
         return Replay(partial(_repeat, actions, rounds), count, False, actions)
-    return Replay(graph.replay, count, True, actions)
+    return Replay(graph.replay, count, True, actions, results)
 
 
-def _repeat(actions: Actions, rounds: int) -> None:
+def _repeat(actions: Actions, rounds: int) -> list[Any]:
     kept: list[Any] = [None] * len(actions)
     for _ in range(rounds):
         for place, action in enumerate(actions):
             kept[place] = action()
+    return kept
 
 
 def _elapsed(action: Callable[[], Any]) -> float:

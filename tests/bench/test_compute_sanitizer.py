@@ -53,27 +53,32 @@ def processes(tool: Path) -> list[str]:
 
 def test_clean_bundles_share_processes(tool: Path) -> None:
     names = [f"b{n}" for n in range(6)]
-    found = looked(tool, ["racecheck", "initcheck"], names, jobs=4)
-    assert found == {(t, n): "clean" for t in ("racecheck", "initcheck") for n in names}
+    found = looked(tool, ["synccheck", "initcheck"], names, jobs=4)
+    assert found == {(t, n): "clean" for t in ("synccheck", "initcheck") for n in names}
     assert sorted(processes(tool)) == [
-        "initcheck b0 b1 b2", "initcheck b3 b4 b5", "racecheck b0 b1 b2", "racecheck b3 b4 b5",
+        "initcheck b0 b1 b2", "initcheck b3 b4 b5", "synccheck b0 b1 b2", "synccheck b3 b4 b5",
     ]  # fmt: skip
 
 
+def test_slow_tools_have_a_process_for_each(tool: Path) -> None:
+    assert set(looked(tool, ["racecheck"], ["a", "b"], jobs=1).values()) == {"clean"}
+    assert sorted(processes(tool)) == ["racecheck a", "racecheck b"]
+
+
 def test_a_fault_stands_with_its_own_bundle(tool: Path) -> None:
-    found = looked(tool, ["racecheck", "synccheck"], ["a", "bad", "c"], jobs=2)
-    assert found.pop(("racecheck", "bad")) == (
+    found = looked(tool, ["memcheck", "synccheck"], ["a", "bad", "c"], jobs=2)
+    assert found.pop(("memcheck", "bad")) == (
         "========= Error: Race reported between Write access at k_O+0x10 | "
         "========= ERROR SUMMARY: 1 error"
     )
     assert set(found.values()) == {"clean"}
     assert len(found) == 5
     assert sorted(processes(tool)) == [
-        "racecheck a", "racecheck a bad c", "racecheck bad", "racecheck c", "synccheck a bad c",
+        "memcheck a", "memcheck a bad c", "memcheck bad", "memcheck c", "synccheck a bad c",
     ]  # fmt: skip
 
 
 def test_what_takes_too_long_was_not_run(tool: Path) -> None:
-    found = looked(tool, ["racecheck"], ["slow", "b"], jobs=1, seconds=5.5)
-    assert found == {("racecheck", "slow"): "not run", ("racecheck", "b"): "not run"}
-    assert processes(tool) == ["racecheck slow b"]
+    found = looked(tool, ["initcheck"], ["slow", "b"], jobs=1, seconds=5.5)
+    assert found == {("initcheck", "slow"): "not run", ("initcheck", "b"): "not run"}
+    assert processes(tool) == ["initcheck slow b"]
