@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from .egglog import print_rule
 from .law import Rule
 from .parser import BYTES, parse
 
-__all__ = ["CLASSES", "OPTIONAL", "describe", "load", "packs", "select"]
+__all__ = [
+    "CLASSES",
+    "OPTIONAL",
+    "check_distinct",
+    "describe",
+    "load",
+    "packs",
+    "select",
+    "version",
+]
 
 _HOME = Path(__file__).parent
 OPTIONAL = ("casts", "identities", "masks")  # packs that are loaded by name alone
@@ -30,7 +40,7 @@ def packs() -> dict[str, Path]:
 def load(
     names: Iterable[str | Path] | None = None, *, classes: Iterable[str] | None = None
 ) -> tuple[Rule, ...]:
-    """The rules of packs given by shipped name or by path, all shipped packs but the `OPTIONAL` ones
+    """The rules of packs given by shipped name or by path, all shipped packs but `OPTIONAL` ones
     when left out; of the given numerics classes alone, where given (see `select`).
 
     Raises InputError for an unknown pack or an unreadable file, SourceError for a malformed one and
@@ -41,7 +51,7 @@ def load(
     for name in (n for n in shipped if n not in OPTIONAL) if names is None else names:
         path = shipped.get(str(name), Path(name))
         rules += parse(_read(path, str(name), shipped), pack=path.stem, filename=str(path))
-    _check_distinct(rules)
+    check_distinct(rules)
     return tuple(rules) if classes is None else select(rules, classes)
 
 
@@ -77,7 +87,19 @@ def _read(path: Path, name: str, shipped: dict[str, Path]) -> str:
         raise InputError(f"{path}: not a readable text file ({error})", code="pack") from None
 
 
-def _check_distinct(rules: list[Rule]) -> None:
+def version(names: Iterable[str | Path] | None = None) -> str:
+    """A digest of the packs' texts (of those that are always loaded when left out), for the keys of
+    caches."""
+    shipped = packs()
+    digest = hashlib.blake2b(digest_size=16)
+    for name in (n for n in shipped if n not in OPTIONAL) if names is None else names:
+        text = _read(shipped.get(str(name), Path(name)), str(name), shipped).encode()
+        digest.update(f"{len(text)}:".encode() + text)
+    return digest.hexdigest()
+
+
+def check_distinct(rules: Iterable[Rule]) -> None:
+    """Refuse a name that two packs share."""
     first: dict[str, Rule] = {}
     for rule in rules:
         other = first.setdefault(rule.name, rule)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ import typer
 
 from nautile import __version__
 from nautile.cli_options import (
+    Accept,
     Arch,
     Candidates,
     Compile,
@@ -30,6 +32,7 @@ from nautile.cli_options import (
     Out,
     Quiet,
     Rows,
+    Rules,
     Seconds,
     Target,
     sizes_of,
@@ -114,9 +117,12 @@ def optimize(
     rows: Rows = 50_000,
     memory: Memory = 4.0,
     candidates: Candidates = 1,
+    rules: Rules = None,
+    accept: Accept = None,
 ) -> None:
     """Optimize programs: print what was found, and write bundles with -o."""
     options = _options(target, numerics, arch, seconds, rows, memory, compile, output, candidates)
+    options = replace(options, rules=tuple(rules or ()), accept=tuple(accept or ()))
     raise typer.Exit(_each(files, dims, options, output, as_json, quiet))
 
 
@@ -134,9 +140,12 @@ def build(
     rows: Rows = 50_000,
     memory: Memory = 4.0,
     candidates: Candidates = 1,
+    rules: Rules = None,
+    accept: Accept = None,
 ) -> None:
     """Optimize, compile to cubins (no GPU needed) and write one bundle a program."""
     options = _options(target, numerics, arch, seconds, rows, memory, True, output, candidates)
+    options = replace(options, rules=tuple(rules or ()), accept=tuple(accept or ()))
     raise typer.Exit(_each(files, dims, options, output, as_json, quiet))
 
 
@@ -180,6 +189,8 @@ def show(
     stage: Annotated[str, typer.Option(help="source, tiles or cuda.")] = "source",
     target: Target = "h200",
     numerics: Numerics = "real",
+    rules: Rules = None,
+    accept: Accept = None,
 ) -> None:
     """Print programs as Nautile reads them, their tile programs, or the CUDA made of them."""
     if stage not in ("source", "tiles", "cuda"):
@@ -191,7 +202,9 @@ def show(
         if stage == "source":
             print(lang.show(program))
         else:
-            _show_kernels(program, stage, _options(target, numerics))
+            options = _options(target, numerics)
+            own, taken = tuple(rules or ()), tuple(accept or ())
+            _show_kernels(program, stage, replace(options, rules=own, accept=taken))
 
 
 @app.command()

@@ -10,6 +10,7 @@ import typer
 from nautile.errors import InputError
 
 __all__ = [
+    "Accept",
     "Arch",
     "Candidates",
     "Compile",
@@ -21,6 +22,7 @@ __all__ = [
     "Out",
     "Quiet",
     "Rows",
+    "Rules",
     "Seconds",
     "Target",
     "sizes_of",
@@ -40,6 +42,14 @@ Arch = Annotated[str, typer.Option(help="Architectures to compile for: sm_80,sm_
 Candidates = Annotated[
     int,
     typer.Option(min=1, max=256, help="Schedules of a kernel that `nautile bench` chooses among."),
+]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option(help="A pack of rules to add: a file (checked first), or casts, masks, ..."),
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(help="A rule of these packs to use though it is not found sound, by name."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 Seconds = Annotated[

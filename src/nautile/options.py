@@ -19,13 +19,16 @@ NUMERICS: Mapping[str, tuple[str, ...]] = {
 @dataclass(frozen=True, slots=True)
 class Options:
     """What may be chosen: target device, numerics class, rule packs (all built-in ones by default),
-    budgets of one region's saturation (rows, seconds, bytes), architectures to compile for (the
-    target's own by default), whether to compile at all, and how many schedules of each kernel a
-    measurement may choose among."""
+    more packs of rules (files of the user's, checked before they are used), the names of rules that
+    are accepted though they are not found sound, budgets of one region's saturation (rows, seconds,
+    bytes), architectures to compile for (the target's own by default), whether to compile at all,
+    and how many schedules of each kernel a measurement may choose among."""
 
     target: str = "h200"
     numerics: str = "real"
     packs: tuple[str, ...] | None = None
+    rules: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
     rows: int = 50_000
     seconds: float = 10.0
     memory: int = 4 << 30

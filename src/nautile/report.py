@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -113,7 +114,17 @@ def _saturation(result: Optimization) -> dict[str, Any] | None:
         "rows": sum(r.rows for r in reports),
         "iterations": max(r.iterations for r in reports),
         "seconds": round(sum(r.seconds for r in reports), 6),
+        "growth": _growth(result),
     }
+
+
+def _growth(result: Optimization) -> dict[str, int]:
+    """Of regions that a budget stopped: the rules that put terms into most classes."""
+    count: Counter[str] = Counter()
+    for snapshot in result.snapshots:
+        if snapshot.report.stop != "saturated":
+            count.update(name for names in snapshot.made.values() for name in names)
+    return dict(count.most_common(3))
 
 
 def as_text(result: Optimization) -> str:
@@ -142,6 +153,9 @@ def _saturation_lines(result: Optimization) -> Iterable[str]:
             f"  saturation {s['stop']} after {s['iterations']} iterations, {s['rows']} rows, "
             f"{quantity(s['seconds'], 's')}, {len(result.regions)} region(s)"
         )
+        if s["growth"]:
+            names = ", ".join(f"{name} ({n})" for name, n in s["growth"].items())
+            yield f"  stopped by {s['stop']}; most terms came from {names}"
 
 
 Ways = tuple[Implementation, ...]
@@ -181,6 +195,8 @@ def _certificate_lines(result: Optimization) -> Iterable[str]:
         f"  certificate {c['verdict']}: {passed} of {len(c['checks'])} checks, {c['samples']} "
         f"samples, largest relative error {c['max_relative_error']:.2g}"
     )
+    for rule in c["accepted_rules"]:
+        yield f"  accepted   rule {rule['rule']}, which is {rule['verdict']} to the checker"
 
 
 def quantity(value: float, unit: str) -> str:

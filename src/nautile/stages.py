@@ -61,6 +61,7 @@ class Optimization:
     certificate: Certificate | None = None
     timings: dict[str, float] = field(default_factory=dict)
     apart: Program | None = None
+    accepted: tuple[tuple[str, str], ...] = ()
 
     @property
     def work(self) -> Program:
@@ -76,8 +77,8 @@ class Optimization:
     def key(self) -> str:
         """What the result depends on: the program up to names, target, numerics and rules."""
         o = self.options
-        packs = "all" if o.packs is None else ",".join(o.packs)
-        return digest(lang.key(self.program), o.target, o.numerics, packs, _version())
+        packs = (_packs(o.packs), *(_packs((pack,)) for pack in o.rules), *sorted(o.accept))
+        return digest(lang.key(self.program), o.target, o.numerics, *packs, _version())
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of one program (schema: `nautile optimize --json`)."""
@@ -123,14 +124,15 @@ def optimize(
 def saturate(result: Optimization, worker: Worker | None = None) -> None:
     """Take apart what products need apart, cut the program into regions, and saturate each in the
     child process."""
-    from nautile import rules
     from nautile.egraph import Limits
     from nautile.extract.apart import apart
     from nautile.extract.regions import cut
+    from nautile.rules.admission import admit
     from nautile.worker import Worker
 
     o = result.options
-    chosen = rules.load(o.packs, classes=NUMERICS[o.numerics])
+    admitted = admit(o.packs, o.rules, o.accept, NUMERICS[o.numerics])
+    chosen, result.accepted = admitted.rules, admitted.accepted
     limits = Limits(rows=o.rows, growth=_GROWTH, seconds=o.seconds, memory_bytes=o.memory)
     result.apart = apart(result.program)
     result.regions = cut(result.work)
@@ -206,6 +208,7 @@ def certify(result: Optimization) -> None:
         result.certificate = check(
             result.work, result.plan, tiles, seed=o.seed, numerics=o.numerics, others=others
         )
+    result.certificate = replace(result.certificate, accepted=result.accepted)
 
 
 @contextmanager
@@ -225,6 +228,12 @@ def _program(source: Program | str) -> Program:
     if len(programs) != 1:
         raise InputError(f"the text holds {len(programs)} programs; pass one", code="one-program")
     return programs[0]
+
+
+def _packs(names: tuple[str, ...] | None) -> str:
+    from nautile.rules.library import version
+
+    return version(names)
 
 
 def _version() -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -300,7 +300,14 @@ def _certificates(entries: Sequence[Entry]) -> dict[str, Any]:
         "checks": checks,
         "max_relative_error": max(errors, default=0.0),
         "samples": sum(int(c.get("samples") or 0) for c in given.values()),
+        "accepted_rules": _accepted(given.values()),
     }
+
+
+def _accepted(certificates: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The rules that were used at the user's word, each once."""
+    found = [dict(rule) for c in certificates for rule in c.get("accepted_rules", ())]
+    return [rule for i, rule in enumerate(found) if rule not in found[:i]]
 
 
 def _versions() -> dict[str, str]:

@@ -78,6 +78,11 @@ def _structure(program: Program, plan: Plan) -> Check:
     for kernel in plan.kernels:
         read = {b.name for b in buffers(*(o.term for o in kernel.outputs))}
         wrong += [f"{kernel.name} reads {n} before it is made" for n in sorted(read - ready)]
+        wrong += [
+            f"{o.buffer.name} depends on {a.name}, which it has no axis for"
+            for o in kernel.outputs
+            for a in sorted(o.term.free - set(o.axes))
+        ]
         made = [o.buffer.name for o in kernel.outputs]
         wrong += [f"{kernel.name} makes {n} again" for n in made if n in ready]
         ready |= set(made)

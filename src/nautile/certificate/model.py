@@ -24,11 +24,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Checks of one chosen program against its source; "pass" only if every check passed."""
+    """Checks of one chosen program against its source; "pass" only if every check passed.
+    `accepted` names the rules that were used at the user's word, each with the checker's verdict
+    on it."""
 
     program: str
     checks: tuple[Check, ...]
     seed: int = 0
+    accepted: tuple[tuple[str, str], ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -54,4 +57,5 @@ class Certificate:
             "max_relative_error": self.max_relative_error,
             "samples": self.samples,
             "seed": self.seed,
+            "accepted_rules": [{"rule": r, "verdict": v} for r, v in self.accepted],
         }
