@@ -40,7 +40,7 @@ def _profile(
     target: Target = "h200",
     numerics: Numerics = "real",
     leave_out: Annotated[
-        bool, typer.Option(help="Leave out each rule that took part, to see if it is needed.")
+        bool, typer.Option(help="Leave out each rule that fired, to see if the choice needs it.")
     ] = False,
     top: Annotated[int | None, typer.Option(min=1, help="Show this many rules.")] = None,
     seconds: Seconds = 10.0,

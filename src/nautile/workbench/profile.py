@@ -9,7 +9,8 @@ RuleProfile ::= matches, e-nodes, seconds, growth by iteration, programs where i
 Rules are applied one by one (`egraph/alone.py`), so that what a rule adds is its own; which of two
 rules gets the credit for an e-node that both would make is a matter of order. A rule takes part in
 a chosen program when its right-hand side stands in a class that the program computes otherwise than
-the source. Whether the program needs it is found out by leaving it out.
+the source; or, of what only opens the way for others, when the program is slower without it, which
+is found out by leaving it out.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ def profile(
 ) -> Profile:
     """Saturate the programs with the rules, choose a program from each, and count.
 
-    With `leave_out`, every rule that took part in a chosen program is left out once, to see whether
-    what is chosen then is predicted to be slower. Raises SaturationError for unsound rules.
+    With `leave_out`, every rule that fired in a program is left out once, to see whether what is
+    chosen then is predicted to be slower. Raises SaturationError for unsound rules.
     """
     options = options or Options()
     counts = {rule.name: RuleProfile(rule.name, rule.pack) for rule in rules}
@@ -150,10 +151,9 @@ class _Bench:
         runs = saturated(program, self.rules, self.worker, limits=self.limits, alone=True)
         by_rule = self.tally(program, runs)
         seconds, chosen = self.choose(program, runs, self.rules)
-        for name in chosen:
+        needed = {n for n in by_rule if leave_out and self.needs(program, n, seconds)}
+        for name in [*chosen, *(n for n in by_rule if n in needed and n not in chosen)]:
             self.counts[name].chosen.append(program.name)
-            if leave_out:
-                self.without(program, name, seconds)
         stops = {run.frozen.stop for run in runs} - {"saturated"}
         return ProgramProfile(
             program.name,
@@ -188,15 +188,16 @@ class _Bench:
         assert plan is not None
         return plan.seconds, tuple(dict.fromkeys(r for k in plan.kernels for r in k.rules))
 
-    def without(self, program: Program, name: str, seconds: float) -> None:
+    def needs(self, program: Program, name: str, seconds: float) -> bool:
         """Whether the program is slower without the rule."""
         fewer = tuple(rule for rule in self.rules if rule.name != name)
         runs = saturated(program, fewer, self.worker, limits=self.limits)
         count = self.counts[name]
-        if count.needed is None:
-            count.needed = []
-        if self.choose(program, runs, fewer)[0] > _WORSE * seconds:
+        count.needed = count.needed or []
+        needed = self.choose(program, runs, fewer)[0] > _WORSE * seconds
+        if needed:
             count.needed.append(program.name)
+        return needed
 
 
 def _add(growth: list[int], iteration: int, nodes: int) -> None:

@@ -46,8 +46,7 @@ def _programs(found: Profile) -> Iterator[str]:
 
 def _ends(found: Profile, fired: int) -> Iterator[str]:
     yield ""
-    never = ", ".join(found.never)
-    yield _wrapped(f"{fired} of {len(found.rules)} rules fired; {len(found.never)} never: ", never)
+    yield f"{fired} of {len(found.rules)} rules fired; never: {_never(found)}"
     exploding = [p for p in found.programs if p.exploding]
     if not exploding:
         yield "no rule makes growth explode"
@@ -55,8 +54,20 @@ def _ends(found: Profile, fired: int) -> Iterator[str]:
         yield f"{p.program}: growth explodes ({p.stop}) through {', '.join(p.exploding)}"
 
 
-def _wrapped(head: str, text: str) -> str:
-    return textwrap.fill(head + text, 100, subsequent_indent="    ", break_on_hyphens=False)
+def _never(found: Profile) -> str:
+    """Rules that never fired, by pack; whole packs by their names alone."""
+    names = set(found.never)
+    packs: dict[str, list[str]] = {}
+    for rule in found.rules:
+        packs.setdefault(rule.pack, []).append(rule.rule)
+    lines = []
+    for pack, rules in packs.items():
+        silent = [name for name in rules if name in names]
+        told = "all" if len(silent) == len(rules) else ", ".join(silent)
+        if silent:
+            head = f"  {pack:14} "
+            lines.append(textwrap.fill(head + told, 100, subsequent_indent=" " * len(head)))
+    return "\n".join(["", *lines]) if lines else "none"
 
 
 def why_text(answer: Answer, program: Program, barred: str | None = None) -> str:
