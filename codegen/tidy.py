@@ -38,10 +38,30 @@ _LAWS = tuple(
     )
 )
 
+_LOOP = re.compile(r"for \(.*\)$")  # its statement is on the next line
+
 
 def tidied(lines: list[str]) -> list[str]:
-    """The same statements, line by line."""
-    return [line if line.lstrip().startswith(("//", "#")) else _tidied(line) for line in lines]
+    """The same statements, line by line, each loop's within it."""
+    return _nested(
+        [line if line.lstrip().startswith(("//", "#")) else _tidied(line) for line in lines]
+    )
+
+
+def _nested(lines: list[str]) -> list[str]:
+    """Statements of loops without braces are indented, as those within braces are already."""
+    found, loops, depth = [], 0, 0
+    for line in lines:
+        found.append("  " * loops + line if line else line)
+        text = line.lstrip()
+        if text.startswith(("#", "//")):
+            continue
+        if depth == 0 and _LOOP.match(text):
+            loops += 1
+            continue
+        depth += text.count("{") - text.count("}") if loops else 0
+        loops = loops if depth else 0
+    return found
 
 
 def _tidied(line: str) -> str:

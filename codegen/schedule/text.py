@@ -24,6 +24,7 @@ from nautile.codegen.memory import (
     Stream,
     Wait,
 )
+from nautile.codegen.show import show_value
 
 __all__ = ["show_memory", "show_operation"]
 
@@ -93,8 +94,9 @@ def show_operation(op: object) -> str:
             return f"store {buffer.name} <- {source.name}{'' if staging is None else ', staged'}"
         case Keep(target, source):
             return f"keep {target.name} <- {source.name}"
-        case Pointwise(target, _, whole):
-            return f"pointwise {target.name}{'' if whole is None else ', plain in whole blocks'}"
+        case Pointwise(target, value, whole):
+            plain = "" if whole is None else ", plain in whole blocks"
+            return f"{target.name} = {show_value(value)}{plain}"
         case Clear(target, identity):
             return f"clear {target.name} to {identity}"
         case Settle(target, monoid):

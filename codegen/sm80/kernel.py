@@ -33,7 +33,7 @@ from nautile.codegen.memory import (
     Wait,
     operations,
 )
-from nautile.codegen.schedule.text import show_memory
+from nautile.codegen.schedule.text import show_memory, show_operation
 from nautile.codegen.sm80 import copies, depth, elements
 from nautile.codegen.sm80.context import STORED, Context, safe
 from nautile.codegen.sm80.multiply import multiply
@@ -45,6 +45,8 @@ __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
 L2_BYTES = 8 << 20
+# What the text tells before it does it.
+_TOLD = (Clear, FoldDepth, FoldRow, Form, Multiply, Pack, Pointwise, Rescale, Settle, Store)
 
 
 def print_kernel(program: MemoryProgram, close: Close | None = None) -> CudaKernel:
@@ -215,6 +217,9 @@ def _declare(ctx: Context) -> None:
 
 def _body(ctx: Context, body: Sequence[Operation], stream: _Counter | None) -> None:
     for op in body:
+        if isinstance(op, _TOLD):
+            told = show_operation(op)
+            ctx.emit(f"// {told if len(told) < 96 else told[:93] + '...'}")
         _operation(ctx, op, stream)
 
 

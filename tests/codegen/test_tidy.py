@@ -73,3 +73,16 @@ def test_values_stay() -> None:
             names = {n: dice.randint(-50, 50) for n in "abc"} | {"d": dice.randint(1, 9)}
             assert value(after, names) == value(text, names), (text, after)
     assert shorter > 2000
+
+
+def test_statements_of_loops_without_braces_are_within_them() -> None:
+    lines = [
+        "  for (int i = 0; i < 2; i++)", "  #pragma unroll", "  for (int j = 0; j < f(i); j++)",
+        "  x[i][j] = y;", "  z = 1;", "  for (;;)", "  {", "    a();", "    b();", "  }", "  c();",
+        "  for (int k = 0; k < 2; k++) {", "    d();", "  }",
+    ]  # fmt: skip
+    assert tidied(lines) == [
+        "  for (int i = 0; i < 2; i++)", "    #pragma unroll", "    for (int j = 0; j < f(i); j++)",
+        "      x[i][j] = y;", "  z = 1;", "  for (;;)", "    {", "      a();", "      b();",
+        "    }", "  c();", "  for (int k = 0; k < 2; k++) {", "    d();", "  }",
+    ]  # fmt: skip
