@@ -30,6 +30,7 @@ from nautile.codegen.sm90.memory import (
     Issue,
     Mask,
     MaskTail,
+    Midway,
     Next,
     Operation,
     PairArrive,
@@ -148,6 +149,8 @@ class Consumer(Role):
                 yield from self._stream(op)
             case Next():
                 yield from self._next(op)
+            case Midway():
+                yield from self._midway(op)
             case WaitFull(ring):
                 yield from self._full(ring)
             case PairSync():
@@ -174,6 +177,21 @@ class Consumer(Role):
         for fold in operations((*op.first, *op.body)):
             if isinstance(fold, FoldRow) and fold.carried:
                 self._folded(fold.target, count)
+
+    def _midway(self, op: Midway) -> Iterator[str]:
+        """Between the halves nobody reads the value, nor what it replaces."""
+        held, target, term = self.held, op.value.target, op.value.value
+        value = self._value(target, term)
+        held.define(op.part, Value(value.block, value.version, partial=True))
+        replaced = held.values.pop(held.place(target), None)
+        self._worked(target)
+        yield from self._body(op.between)
+        if replaced is not None:
+            held.values[held.place(target)] = replaced
+        if self._value(target, term) != value:
+            raise ScheduleError(f"the halves of {target.name} differ")
+        held.define(target, value)
+        self._compute(op.fold)
 
     def _folded(self, target: Fragment, count: int) -> None:
         """A carried fold has seen all blocks of its stream: from then on, a value of the tile."""

@@ -10,29 +10,31 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from nautile.codegen.expression import Level
-from nautile.codegen.memory import Clear, FoldRow, Fragment, Keep, Pack, Pointwise, Rescale, Settle
+from nautile.codegen.memory import Clear, FoldRow, Fragment, Keep, Pack, Rescale, Settle
 from nautile.codegen.show import show_value
 from nautile.codegen.sm80.context import Place
 from nautile.codegen.sm80.elements import COMBINE, quad
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.indices import based
 from nautile.codegen.sm90.memory import Mask, MaskTail, Pin, Promote
-from nautile.codegen.sm90.reciprocals import Divided, divided
 from nautile.terms import Axis, Term
 
 __all__ = [
     "bare",
+    "begun",
     "clear",
     "declare",
     "elements",
     "fold",
+    "fold_columns",
     "keep",
     "mask",
     "mask_tail",
+    "note",
     "pack",
+    "pair",
     "pin",
     "places",
-    "pointwise",
     "promote",
     "rescale",
     "rows",
@@ -40,7 +42,6 @@ __all__ = [
     "walk",
 ]
 
-MOST_DIVISORS = 4  # of one term that share reciprocals
 _WORD = re.compile(r"\w+")
 _INFINITE = {float("inf"): "nt_inf()", float("-inf"): "-nt_inf()"}
 
@@ -74,21 +75,22 @@ def walk(
     terms: Sequence[Term],
     statement: Callable[[list[str]], Iterable[str]],
     precise: bool = True,
+    start: int = 0,
 ) -> None:
-    """Loops over a thread's elements; `statement` gets the terms' texts."""
+    """Loops over a thread's elements, columns from `start`; `statement` gets the terms' texts."""
     ctx.emit("{")
-    place, levels, inner = _begun(ctx, column, terms, statement, precise)
+    place, levels, inner = begun(ctx, column, terms, statement, precise)
     if column is None:
         ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
         _position(ctx, [*levels[1].lines, *inner])
         ctx.emit(*levels[1].lines, *inner, "}", "}")
         return
-    ctx.unroll(f"for (int j = 0; j < {width // 8}; j++) {{")
+    ctx.unroll(f"for (int j = {start // 8}; j < {width // 8}; j++) {{")
     elements(ctx, column, place, levels[2], inner)
     ctx.emit("}", "}")
 
 
-def _begun(
+def begun(
     ctx: Context,
     column: Axis | None,
     terms: Sequence[Term],
@@ -159,7 +161,7 @@ def _mentions(name: str, lines: Iterable[str]) -> bool:
     return any(name in _WORD.findall(line) for line in lines)
 
 
-def _note(ctx: Context, text: str) -> None:
+def note(ctx: Context, text: str) -> None:
     """What the next lines compute."""
     ctx.emit(f"// {text if len(text) < 96 else text[:93] + '...'}")
 
@@ -178,77 +180,9 @@ def _each(ctx: Context, target: Fragment, line: str) -> None:
 # -- operations -------------------------------------------------------------------------------
 
 
-def pointwise(ctx: Context, op: Pointwise) -> None:
-    """A term into its fragment; in whole blocks of the enclosing loop, its plain form."""
-    _note(ctx, f"{op.target.name} = {show_value(op.value)}")
-    if op.whole is None or not ctx.whole:
-        _assign(ctx, op, op.value)
-        return
-    ctx.emit(f"if ({ctx.whole}) {{")
-    _assign(ctx, op, op.whole)
-    ctx.emit("} else {")
-    _assign(ctx, op, op.value)
-    ctx.emit("}")
-
-
-def _assign(ctx: Context, op: Pointwise, value: Term) -> None:
-    element = ctx.element(op.target)
-    if op.absolute and op.target.column is not None:
-        names = [ctx.fresh("d") for _ in range(MOST_DIVISORS)]
-        axes = frozenset((ctx.roles.geometry.row, op.target.column))
-        found = divided(value, axes, names)
-        if found is not None:
-            _divide(ctx, op, found)
-            return
-    walk(
-        ctx,
-        op.target.column,
-        op.target.columns,
-        [value],
-        lambda texts: [f"{element} = {bare(texts[0])};"],
-        op.precise,
-    )
-
-
-def _divide(ctx: Context, op: Pointwise, found: Divided) -> None:
-    """The divisors of a thread's four elements of eight columns, the reciprocals, the term."""
-    column = op.target.column
-    assert column is not None
-    for tile in found.tiles:
-        ctx.spelled[tile.name] = f"{tile.name}[e][q]"
-        ctx.leaves[tile.name] = Fragment(tile.name, tile, None)
-    ctx.emit("{")
-    before = _begun(
-        ctx,
-        column,
-        found.divisors,
-        lambda texts: [
-            f"{tile.name}[e][q] = {bare(text)};"
-            for tile, text in zip(found.tiles, texts, strict=True)
-        ],
-        False,
-    )
-    element = ctx.element(op.target)
-    after = _begun(ctx, column, [found.term], lambda t: [f"{element} = {bare(t[0])};"], False)
-    ctx.unroll(f"for (int j = 0; j < {op.target.columns // 8}; j++) {{")
-    ctx.emit(*[f"float {tile.name}[{ctx.rows}][2];" for tile in found.tiles])
-    for number, (place, levels, inner) in enumerate((before, after)):
-        elements(ctx, column, place, levels[2], inner)
-        if number == 0:
-            for tile in found.tiles:
-                _reciprocals(ctx, tile.name)
-    ctx.emit("}", "}")
-
-
-def _reciprocals(ctx: Context, name: str) -> None:
-    for e in range(0, ctx.rows, 2):
-        places = ", ".join(f"{name}[{e + n // 2}][{n % 2}]" for n in range(4))
-        ctx.emit(f"nt_reciprocals({places});")
-
-
 def mask(ctx: Context, op: Mask) -> None:
     """Only in blocks that are not whole."""
-    _note(ctx, f"{op.target.name} where {show_value(op.keep)}, else {op.constant}")
+    note(ctx, f"{op.target.name} where {show_value(op.keep)}, else {op.constant}")
     element = ctx.element(op.target)
     if ctx.whole:
         ctx.emit(f"if (!{ctx.whole}) {{  // a block that the mask cuts")
@@ -288,25 +222,30 @@ def promote(ctx: Context, op: Promote) -> None:
 
 def fold(ctx: Context, op: FoldRow) -> None:
     """A row's columns combined: within the thread, then over the row's four threads if settled."""
-    _note(ctx, f"{op.target.name} = {op.monoid} of {op.source.name}")
+    note(ctx, f"{op.target.name} = {op.monoid} of {op.source.name}")
+    fold_columns(ctx, op, pair(ctx, op, "0"), (8, op.source.columns))
+
+
+def fold_columns(ctx: Context, op: FoldRow, begin: str, columns: tuple[int, int]) -> None:
     combine, target = COMBINE[op.monoid], f"{ctx.array(op.target.name)}[e]"
     carried = target
     if op.repair is not None:
         carried = f"nt_repair({target}, {ctx.array(op.repair.name)}[e])"
-
-    def pair(j: str) -> str:
-        text = ctx.element(op.source)
-        text = text if j == "j" else text.replace("4 * j + ", "")
-        joined = combine.format(text.replace(" + q", ""), text.replace("+ q", "+ 1"))
-        return joined if joined.endswith(")") else f"({joined})"
-
     ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
-    ctx.emit(f"float v = {pair('0')};")
-    ctx.unroll(f"for (int j = 1; j < {op.source.columns // 8}; j++) {{")
-    ctx.emit(f"v = {combine.format('v', pair('j'))};", "}")
+    ctx.emit(f"float v = {begin};")
+    ctx.unroll(f"for (int j = {columns[0] // 8}; j < {columns[1] // 8}; j++) {{")
+    ctx.emit(f"v = {combine.format('v', pair(ctx, op, 'j'))};", "}")
     if op.settled:
         ctx.emit(*quad(combine, "v"))
     ctx.emit(f"{target} = {combine.format(carried, 'v') if op.carried else 'v'};", "}")
+
+
+def pair(ctx: Context, op: FoldRow, j: str) -> str:
+    """Two neighbours combined."""
+    combine, text = COMBINE[op.monoid], ctx.element(op.source)
+    text = text if j == "j" else text.replace("4 * j + ", "")
+    joined = combine.format(text.replace(" + q", ""), text.replace("+ q", "+ 1"))
+    return joined if joined.endswith(")") else f"({joined})"
 
 
 def settle(ctx: Context, op: Settle) -> None:
@@ -316,7 +255,7 @@ def settle(ctx: Context, op: Settle) -> None:
 
 def rescale(ctx: Context, op: Rescale) -> None:
     """Skipped where no row of the warp has moved; a factor of 0 drops what was carried, NaN too."""
-    _note(ctx, f"{', '.join(t.name for t in op.targets)} to the new reference, by {op.factor.name}")
+    note(ctx, f"{', '.join(t.name for t in op.targets)} to the new reference, by {op.factor.name}")
     factor = f"{ctx.array(op.factor.name)}[e]"
     ctx.emit("{", "bool moved = false, dropped = false;")
     ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
@@ -333,7 +272,7 @@ def rescale(ctx: Context, op: Rescale) -> None:
 
 def pack(ctx: Context, op: Pack) -> None:
     """An accumulator's layout is the left operand's: neighbours are rounded and packed in place."""
-    _note(ctx, f"{op.source.name} as an operand of {op.operand}")
+    note(ctx, f"{op.source.name} as an operand of {op.operand}")
     name, start = ctx.where[op.source.name]
     at = f"{start} + " * (start > 0)
     count = op.source.columns // 4

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from nautile.codegen.memory import FoldRow, Pointwise
 from nautile.codegen.sm90.memory import (
     Issue,
+    Midway,
     Next,
     Operation,
     Pin,
@@ -86,6 +87,8 @@ def _overlapped(body: tuple[Operation, ...]) -> int:
                 pass  # a copy may cost nothing
             case Pointwise(target) | FoldRow(_, _, target):
                 count += target.columns // 2
+            case Midway(_, _, _, columns) if flying:
+                work = max(work, count + columns)  # as many for the values as for their sum
             case Pin() if flying:
                 work = max(work, count)
     return work

@@ -20,7 +20,7 @@ from nautile.codegen.memory import (
     Store,
 )
 from nautile.codegen.sm80.context import STORED
-from nautile.codegen.sm90 import elements
+from nautile.codegen.sm90 import elements, pointwise
 from nautile.codegen.sm90.ahead import ahead
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
@@ -37,6 +37,7 @@ from nautile.codegen.sm90.memory import (
     Issue,
     Mask,
     MaskTail,
+    Midway,
     Next,
     Operation,
     PairArrive,
@@ -246,6 +247,10 @@ def _operation(ctx: Context, op: Operation) -> None:
             ctx.emit("nt_wgmma_commit();")
         case PairStart() | PairSync() | PairArrive():
             turn(ctx, op)
+        case Midway():
+            pointwise.half(ctx, op)
+            _body(ctx, op.between)
+            pointwise.other_half(ctx, op)
         case _:
             _values(ctx, op)
 
@@ -273,7 +278,7 @@ def _values(ctx: Context, op: Operation) -> None:
         case MaskTail():
             elements.mask_tail(ctx, op)
         case Pointwise():
-            elements.pointwise(ctx, op)
+            pointwise.pointwise(ctx, op)
         case FoldRow():
             elements.fold(ctx, op)
         case Settle():

@@ -31,6 +31,7 @@ Operation   ::= Tiles(body, first)               the output tiles of this block,
                                                  (written or read by products) are touched after it
               | Ahead(load)                      elements that are stored with come into registers
               | Pin(source)                      what computed `source` stays before the next wait
+              | Midway(value, fold, between)     a value in two halves, and what stands between them
               | PairStart | PairSync | PairArrive
                                                  the first warpgroup's turn; this one's; the next's
               | Mask(target, keep, constant)     elements that a predicate drops, in partial blocks
@@ -267,6 +268,18 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class Midway:
+    """`value` over its first `columns` and their sum, a `part` of what `fold` takes of it; then
+    `between`; then the other columns, and `fold`."""
+
+    value: Pointwise
+    fold: FoldRow
+    part: Fragment
+    columns: int
+    between: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PairStart:
     """The last warpgroup, before it has done anything, arrives for the first."""
 
@@ -337,6 +350,7 @@ Operation = (
     | Form
     | Ahead
     | Pin
+    | Midway
     | PairStart
     | PairSync
     | PairArrive
@@ -387,6 +401,8 @@ def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:
             yield from operations(op.body)
         if isinstance(op, Next):
             yield from (*op.waits, *op.products)
+        if isinstance(op, Midway):
+            yield from (op.value, *op.between, op.fold)
         if isinstance(op, Stream):
             yield from operations(op.first)
             yield from operations(op.body)

@@ -48,6 +48,7 @@ from nautile.codegen.sm90.memory import (
     WaitFull,
     WaitGroup,
 )
+from nautile.codegen.sm90.midway import midway
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, LAUNCHED, SPARE_REGISTERS, Options
 from nautile.codegen.sm90.rings import Placement, cursor, place
 from nautile.codegen.sm90.shape import alone, geometry
@@ -140,7 +141,7 @@ class _Planner:
             for b in n.batches
             if not is_formed(self.structure, n)
         )
-        return self.options.stages or (2 if chain else 16)
+        return self.options.stages or (3 if chain else 16)
 
     def _with_ahead(self, consumer: tuple[Operation, ...]) -> tuple[Operation, ...]:
         """What results are computed with comes early where products alone hold registers."""
@@ -354,12 +355,17 @@ class _Planner:
             *([] if ahead else begin), WaitGroup(0, held0), *free0, *work0,
             *self.values.tails(mixed, True), *packs,
         ]  # fmt: skip
+        pin = self.values.pin(nest, mixed)
+        after = [WaitGroup(0, (*held1, *held0, *packed)), *free1, *self._rescales(mixed)]
+        left = mixed.contractions[0].left.name
+        wanted = self.options.midway
+        wanted = self.geometry.consumers < 3 if wanted is None else wanted
+        halved = midway(work, left, self.values.part, pin, after) if wanted else None
         body = [
             *take0, *[PairSync()] * turn, Fence(), *issue0, CommitGroup(),
             *take1, *issue1, CommitGroup(), *[PairArrive()] * turn,
-            WaitGroup(1, held0), *free0, *work, self.values.pin(nest, mixed),
-            WaitGroup(0, (*held1, *held0, *packed)), *free1,
-            *self._rescales(mixed), *self.values.tails(mixed, not self._descending(nest)), *packs,
+            WaitGroup(1, held0), *free0, *(halved or [*work, pin, *after]),
+            *self.values.tails(mixed, not self._descending(nest)), *packs,
         ]  # fmt: skip
         stream = self._stream(nest, first, body)
         stays = any(self.placement.stays(b) for b in (mixed,))

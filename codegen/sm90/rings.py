@@ -107,7 +107,10 @@ def place(
         stages -= 1
     if stages < 2 and (moving + slots.get(_STAY, 0) > free or moving):
         raise CapacityError("two slots of the tiles exceed shared memory")
-    twice = stages * moving + 2 * slots.get(_STAY, 0) <= free
+    both = free - 2 * slots.get(_STAY, 0)
+    if stages * moving > both >= (stages - 1) * moving and stages > 2:
+        stages -= 1  # the next tile's rows early are worth more than a third slot
+    twice = stages * moving <= both
     return _laid_out(gathered, geometry, staging, {_STAY: 1 + twice}, stages)
 
 

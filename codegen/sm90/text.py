@@ -28,6 +28,7 @@ from nautile.codegen.sm90.memory import (
     Issue,
     Mask,
     MaskTail,
+    Midway,
     Next,
     Operation,
     Pin,
@@ -102,6 +103,11 @@ def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
         elif isinstance(op, Next):
             yield f"{pad}for the next tile, if there is one"
             yield from _body((*op.waits, *op.products), depth + 1)
+        elif isinstance(op, Midway):
+            yield f"{pad}{_line(op.value)}, and {op.part.name}, its sum: {op.columns} columns"
+            yield from _body(op.between, depth + 1)
+            yield f"{pad}the other columns of {op.value.target.name}"
+            yield pad + _line(op.fold)
         else:
             yield pad + _line(op)
 

@@ -18,7 +18,7 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
-from nautile.codegen.sm90.accuracy import absolute, bounded, logistic
+from nautile.codegen.sm90.accuracy import absolute, logistic
 from nautile.codegen.sm90.memory import (
     Accumulator,
     Box,
@@ -312,6 +312,11 @@ class Values:
                 return Pin(self.fragment(item.target), self._never_negative(left.name))
         return Pin(self.fragment(left), False)
 
+    def part(self, total: Fragment) -> Fragment:
+        """A part of a row's sum."""
+        made = replace(total, name=f"{total.name}_part")
+        return self.fragments.setdefault(made.name, made)
+
     def _never_negative(self, name: str) -> bool:
         found = statements(self.structure.program.body)
         made = next(s for s in found if isinstance(s, Map) and s.target.name == name)
@@ -373,8 +378,6 @@ class Values:
         value = reciprocals(self.structure.inline(value), self.structure.columns[s.target.name])
         if not self.precise or s.target.name in self.narrow:
             value = logistic(value)
-        if s.target.name in self.narrow & self.absolute:
-            value = bounded(value)
         narrow = carrier(s.target.dtype) != s.target.dtype
         return Cast(s.target.dtype, value) if narrow else value
 

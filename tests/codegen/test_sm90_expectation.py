@@ -23,6 +23,8 @@ from nautile.errors import CompileError
         ("attention", Expected(32, moves=8, overlapped=144, registers=168)),
         # the first products of a next tile are issued once more
         ("ahead", Expected(40, moves=8, overlapped=144, registers=168)),
+        # of the exponentials and the sum, half stand before the wait
+        ("midway", Expected(32, moves=8, overlapped=96, registers=168)),
         ("mm", Expected(4, registers=168)),  # 64 of depth
         ("gate", Expected(4, registers=168)),  # two products of 128 columns joined to one of 256
         ("alternate", Expected(8, registers=168)),  # two fragments of 64 rows
@@ -33,7 +35,7 @@ def test_what_a_program_promises(name: str, wanted: Expected) -> None:
     assert expected(program(name)) == wanted
 
 
-@pytest.mark.parametrize("name", ["attention", "mm"])
+@pytest.mark.parametrize("name", ["attention", "midway", "mm"])
 def test_compiled_kernels_keep_it(name: str) -> None:
     made = compile_kernel(print_kernel(program(name)), cache=None)
     assert made.machine is not None

@@ -22,6 +22,7 @@ from nautile.codegen.sm90.memory import (
     Fence,
     Fill,
     Issue,
+    Midway,
     Next,
     Operation,
     PairArrive,
@@ -48,7 +49,7 @@ TILES = {
     "gate": {"n": 128, "m": 128, "k": 64},
     "chain": {"n": 128, "m": 128, "k": 128, "p": 128},
 }
-ATTENTIONS = ("attention", "dynamic", "free", "ragged", "ahead", "ahead dynamic")
+ATTENTIONS = ("attention", "dynamic", "free", "ragged", "ahead", "ahead dynamic", "midway")
 ATTENTION = {"h": 1, "t": 128, "s": 128, "d": 128, "e": 128}
 
 
@@ -63,7 +64,8 @@ def built(kernel: Kernel, tiles: dict[str, int], options: Options) -> RoleProgra
 def program(name: str) -> RoleProgram:
     """Memory programs of every schedule: skewed, lagged, alternate, in order; static, dynamic."""
     dynamic, ahead = True if "dynamic" in name else None, name.startswith("ahead")
-    options = Options(dynamic=dynamic, turns=name != "free", ahead=ahead)
+    midway = name in ("midway", "ahead dynamic")
+    options = Options(dynamic=dynamic, turns=name != "free", ahead=ahead, midway=midway)
     if name in ATTENTIONS:
         size = 900 if name == "ragged" else 1024
         mask = samples.causal if "dynamic" in name else None
@@ -111,6 +113,8 @@ def edited(
         elif isinstance(op, Stream):
             first, rest = edited(op.first, change), edited(op.body, change)
             made.append(replace(op, first=first, body=rest))
+        elif isinstance(op, Midway):
+            made.append(replace(op, between=edited(op.between, change)))
         else:
             made += change(op)
     return tuple(made)
@@ -157,7 +161,16 @@ def in_stream(
 
 
 def every(kinds: tuple[type, ...]) -> Iterator[tuple[str, str, int, Operation]]:
-    for name in ("attention", "dynamic", "ahead", "ahead dynamic", "alternate", "mm", "chain"):
+    for name in (
+        "attention",
+        "dynamic",
+        "ahead",
+        "ahead dynamic",
+        "midway",
+        "alternate",
+        "mm",
+        "chain",
+    ):
         for role in ("producer", "consumer"):
             for number, op in enumerate(leaves(getattr(program(name), role))):
                 if isinstance(op, kinds):
@@ -230,6 +243,28 @@ def test_products_between_which_nothing_is_rescaled() -> None:
     held.issue(issue, None)
     with pytest.raises(ScheduleError, match="is not rescaled between two products"):
         held.issue(issue, None)
+
+
+def test_a_value_in_two_halves_is_nobody_s_between_them() -> None:
+    """Neither what it is made of nor the whole may be touched; its products wait for both."""
+    made = program("midway")
+
+    def early(op: Operation) -> Operation:
+        """The operation after a Midway between its halves."""
+        if not isinstance(op, Stream):
+            return op
+        at = next(i for i, o in enumerate(op.body) if isinstance(o, Midway))
+        halves = op.body[at]
+        assert isinstance(halves, Midway)
+        halves = replace(halves, between=(*halves.between, op.body[at + 1]))
+        return replace(op, body=(*op.body[:at], halves, *op.body[at + 2 :]))
+
+    def inside(op: Operation) -> Operation:
+        return replace(op, body=tuple(map(early, op.body))) if isinstance(op, Tiles) else op
+
+    simulate(made)
+    with pytest.raises(ScheduleError, match="is used before it is computed"):
+        simulate(replace(made, consumer=tuple(map(inside, made.consumer))))
 
 
 def test_a_role_that_ends_while_products_fly() -> None:

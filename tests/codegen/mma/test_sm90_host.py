@@ -34,6 +34,11 @@ def rational(s: Term, q: Term, t: Term, h: Term) -> Term:
     return P.add(P.add(apply("div", s, square), wave), P.mul(near, -0.5))
 
 
+def capped(s: Term, q: Term, t: Term, h: Term) -> Term:
+    """A score that nothing but its place is added to."""
+    return P.add(P.mul(apply("tanh", P.mul(s, 0.02)), 20.0), P.mul(apply("sub", t, q), 0.1))
+
+
 Case = tuple[Callable[[], TileProgram], dict[str, Any], float]
 QUICK: dict[str, Case] = {
     "ragged, turns": (lambda: P.gemm(200, 136, 136, (128, 128, 64)), {"blocks": 2}, 4e-3),
@@ -58,6 +63,11 @@ QUICK: dict[str, Case] = {
     ),
     "shared reciprocals": (
         lambda: P.attention(128, 128, 64, heads=1, tile=(128, 64), mask=P.causal, score=rational),
+        {"blocks": 1},
+        4e-3,
+    ),
+    "capped": (
+        lambda: P.attention(128, 128, 64, heads=1, tile=(128, 64), mask=P.causal, score=capped),
         {"blocks": 1},
         4e-3,
     ),
@@ -163,6 +173,27 @@ def test_kernels_follow_the_interpreter(
     given = {**arrays, **outputs(program)}
     found = hopper_host.run(library[0], number, library[1][name], given)
     follows(program, found, arrays, tolerance)
+
+
+@pytest.mark.parametrize(("factor", "near"), [(0.25, True), (1.0, None), (40.0, False)])
+def test_scores_near_the_cap_and_far_from_it(
+    factor: float, near: bool | None, library: tuple[ctypes.CDLL, dict[str, CudaKernel]]
+) -> None:
+    """Warps whose arguments are all small take another form of tanh: some, all or none do."""
+    program = QUICK["capped"][0]()
+    assert "nt_tanh_near(" in library[1]["capped"].text
+    arrays = inputs(program)
+    arrays["Q"] = (arrays["Q"].astype(np.float32) * factor).astype(arrays["Q"].dtype)
+    scores = np.einsum("hqd,htd->hqt", *(arrays[n].astype(np.float64) for n in "QK")) * 0.02
+    blocks = np.abs(scores).reshape(1, 8, 16, 2, 64).max(axis=(2, 4))  # 16 rows of a warp, 64 keys
+    if near is None:
+        assert (blocks < 0.5).any()
+        assert (blocks >= 0.5).any()
+    else:
+        assert ((blocks < 0.5) == near).all()
+    given = {**arrays, **outputs(program)}
+    found = hopper_host.run(library[0], list(QUICK).index("capped"), library[1]["capped"], given)
+    follows(program, found, arrays, 4e-3)
 
 
 def test_a_nan_behind_the_mask_stays_there(

@@ -60,13 +60,14 @@
 //         keep mu_before <- mu
 //         fold mu <- max of m, carried settled
 //         r = exp(((mu_before * 0.08838835) - (mu * 0.08838835)))
-//         p = exp(((m * 0.08838835) - (mu * 0.08838835)))
+//         p = exp(((m * 0.08838835) - (mu * 0.08838835))), and l_part, its sum: 64 columns
+//           pin l_part
+//           wait group 0: o, s, p_bf16
+//           release V
+//           advance V
+//           rescale o by r
+//         the other columns of p
 //         fold l <- sum of p, carried per thread
-//         pin l
-//         wait group 0: o, s, p_bf16
-//         release V
-//         advance V
-//         rescale o by r
 //         pack p_bf16 <- p as bf16
 //       release Q
 //       advance Q
@@ -177,6 +178,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
     float t_mu_before[2];
     float t_r[2];
     float t_l[2];
+    float t_l_part[2];
     int slot_Q = 0; nt_u32 parity_Q = 0;
     int slot_K = 0; nt_u32 parity_K = 0;
     int slot_V = 0; nt_u32 parity_V = 0;
@@ -351,7 +353,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               t_r[e] = nt_ex2(((t_mu_before[e] * 0.12751743f) - (t_mu[e] * 0.12751743f)));
             }
           }
-          // p = exp(((m * 0.08838835) - (mu * 0.08838835)))
+          // p = exp(((m * 0.08838835) - (mu * 0.08838835))), the first half
           {
             float r1[2];
             #pragma unroll
@@ -359,7 +361,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               r1[e] = t_mu[e] * 0.12751743f;
             }
             #pragma unroll
-            for (int j = 0; j < 16; j++) {
+            for (int j = 0; j < 8; j++) {
               #pragma unroll
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
@@ -369,17 +371,16 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               }
             }
           }
-          // l = sum of p
           #pragma unroll
           for (int e = 0; e < 2; e++) {
             float v = (t_s[2 * e] + t_s[2 * e + 1]);
             #pragma unroll
-            for (int j = 1; j < 16; j++) {
+            for (int j = 1; j < 8; j++) {
               v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
             }
-            t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
+            t_l_part[e] = v;
           }
-          nt_pin(shared + 229476, t_l[0] + t_l[1]);
+          nt_pin(shared + 229476, t_l_part[0] + t_l_part[1]);
           nt_wgmma_wait0_f64_f64_r32(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
           if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
@@ -410,6 +411,33 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
                 }
               }
             }
+          }
+          // the other half, and l = sum of p
+          {
+            float r2[2];
+            #pragma unroll
+            for (int e = 0; e < 2; e++) {
+              r2[e] = t_mu[e] * 0.12751743f;
+            }
+            #pragma unroll
+            for (int j = 8; j < 16; j++) {
+              #pragma unroll
+              for (int e = 0; e < 2; e++) {
+                #pragma unroll
+                for (int q = 0; q < 2; q++) {
+                  t_s[4 * j + 2 * e + q] = nt_ex2(((t_s[4 * j + 2 * e + q] * 0.12751743f) - r2[e]));
+                }
+              }
+            }
+          }
+          #pragma unroll
+          for (int e = 0; e < 2; e++) {
+            float v = t_l_part[e];
+            #pragma unroll
+            for (int j = 8; j < 16; j++) {
+              v = v + (t_s[4 * j + 2 * e] + t_s[4 * j + 2 * e + 1]);
+            }
+            t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
           }
           // p as an operand of bf16
           #pragma unroll
@@ -456,10 +484,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
       // O = (o * (1 / l))
       {
-        float r2[2];
+        float r3[2];
         #pragma unroll
         for (int e = 0; e < 2; e++) {
-          r2[e] = nt_div(1.0f, t_l[e]);
+          r3[e] = nt_div(1.0f, t_l[e]);
         }
         const nt_u32 staging = shared + 196608 + w * 16384;
         const nt_u32 put_row = (warp & 3) * 16 + (lane & 15);
@@ -482,7 +510,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
               for (int e = 0; e < 2; e++) {
                 #pragma unroll
                 for (int q = 0; q < 2; q++) {
-                  v[4 * half + 2 * e + q] = t_o[4 * j + 2 * e + q] * r2[e];
+                  v[4 * half + 2 * e + q] = t_o[4 * j + 2 * e + q] * r3[e];
                 }
               }
             }

@@ -1,11 +1,11 @@
 // kernel
-// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 132208 bytes shared
+// memory program attention: 3 consumer warpgroups share a tile of 192 rows of q; 148624 bytes shared
 //   registers: producer 32, consumers 160
 //   ring Q: 2 x 24576 bytes at 0
 //     qt[q, d]: 192 x 64 bf16 at 0, 1 panels of 128 bytes; Q at (d, q, h)
-//   ring K: 2 x 8192 bytes at 49152
+//   ring K: 3 x 8192 bytes at 49152
 //     kt[t, d]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; K at (d, t, h)
-//   ring V: 2 x 8192 bytes at 65536
+//   ring V: 3 x 8192 bytes at 73728
 //     vt[t, e]: 64 x 64 bf16 at 0, 1 panels of 128 bytes; V at (e, t, h)
 //   registers s: 32 x 1 a thread: s, x, p
 //   registers o: 32 x 1 a thread: o
@@ -95,14 +95,14 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
   const nt_u32 in_Q = shared + 0;  // 2 x 24576 bytes: qt
-  const nt_u32 full_Q = shared + 131072;
-  const nt_u32 empty_Q = shared + 131088;
-  const nt_u32 in_K = shared + 49152;  // 2 x 8192 bytes: kt
-  const nt_u32 full_K = shared + 131104;
-  const nt_u32 empty_K = shared + 131120;
-  const nt_u32 in_V = shared + 65536;  // 2 x 8192 bytes: vt
-  const nt_u32 full_V = shared + 131136;
-  const nt_u32 empty_V = shared + 131152;
+  const nt_u32 full_Q = shared + 147456;
+  const nt_u32 empty_Q = shared + 147472;
+  const nt_u32 in_K = shared + 49152;  // 3 x 8192 bytes: kt
+  const nt_u32 full_K = shared + 147488;
+  const nt_u32 empty_K = shared + 147512;
+  const nt_u32 in_V = shared + 73728;  // 3 x 8192 bytes: vt
+  const nt_u32 full_V = shared + 147536;
+  const nt_u32 empty_V = shared + 147560;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const int warpgroup = nt_uniform(threadIdx.x >> 7);
   if (threadIdx.x == 0) {
@@ -114,11 +114,11 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       nt_barrier_init(full_Q + 8 * i, 1);
       nt_barrier_init(empty_Q + 8 * i, 12);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
       nt_barrier_init(full_K + 8 * i, 1);
       nt_barrier_init(empty_K + 8 * i, 12);
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
       nt_barrier_init(full_V + 8 * i, 1);
       nt_barrier_init(empty_V + 8 * i, 12);
     }
@@ -150,11 +150,11 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             nt_barrier_wait(empty_K + 8 * slot_K, parity_K);
             nt_barrier_expect(full_K + 8 * slot_K, 8192);
             nt_tma_load_3d(in_K + slot_K * 8192, &map_K, full_K + 8 * slot_K, 0, o2_t, o0_h);
-            if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+            if (++slot_K == 3) { slot_K = 0; parity_K ^= 1; }
             nt_barrier_wait(empty_V + 8 * slot_V, parity_V);
             nt_barrier_expect(full_V + 8 * slot_V, 8192);
             nt_tma_load_3d(in_V + slot_V * 8192, &map_V, full_V + 8 * slot_V, 0, o2_t, o0_h);
-            if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+            if (++slot_V == 3) { slot_V = 0; parity_V ^= 1; }
           }
         }
       }
@@ -215,7 +215,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           const int o2_t = block_t * 64;
           nt_wgmma_wait0_f32(t_s);
           if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
-          if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+          if (++slot_K == 3) { slot_K = 0; parity_K ^= 1; }
           #pragma unroll
           for (int e = 0; e < 2; e++) {
             t_mu_before[e] = t_mu[e];
@@ -346,7 +346,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           nt_named_arrive(4 + (w == 2 ? 0 : w + 1), 256);
           nt_wgmma_wait1_f32(t_s);
           if (lane == 0) nt_barrier_arrive(empty_K + 8 * slot_K);
-          if (++slot_K == 2) { slot_K = 0; parity_K ^= 1; }
+          if (++slot_K == 3) { slot_K = 0; parity_K ^= 1; }
           #pragma unroll
           for (int e = 0; e < 2; e++) {
             t_mu_before[e] = t_mu[e];
@@ -398,10 +398,10 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
             }
             t_l[e] = nt_repair(t_l[e], t_r[e]) + v;
           }
-          nt_pin(shared + 131172, t_l[0] + t_l[1]);
+          nt_pin(shared + 147588, t_l[0] + t_l[1]);
           nt_wgmma_wait0_f32_f32_r16(t_o, t_s, t_p_bf16);
           if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
-          if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+          if (++slot_V == 3) { slot_V = 0; parity_V ^= 1; }
           // o to the new reference, by r
           {
             bool moved = false, dropped = false;
@@ -471,7 +471,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       }
       nt_wgmma_wait1_f32_r16(t_o, t_p_bf16);
       if (lane == 0) nt_barrier_arrive(empty_V + 8 * slot_V);
-      if (++slot_V == 2) { slot_V = 0; parity_V ^= 1; }
+      if (++slot_V == 3) { slot_V = 0; parity_V ^= 1; }
       // O = (o * (1 / l))
       {
         float r2[2];
@@ -479,7 +479,7 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
         for (int e = 0; e < 2; e++) {
           r2[e] = 1.0f / t_l[e];
         }
-        const nt_u32 staging = shared + 81920 + w * 16384;
+        const nt_u32 staging = shared + 98304 + w * 16384;
         const nt_u32 put_row = (warp & 3) * 16 + (lane >> 2);
         #pragma unroll
         for (int panel = 0; panel < 2; panel++) {
