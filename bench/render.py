@@ -2,7 +2,8 @@
 
     python bench/render.py [FOLDER]
 
-gpu.json becomes gpu.md and gpu.svg, and the table of goals in the README of the repository.
+gpu.json becomes gpu.md and gpu.svg, and the table of goals in the README of the repository;
+emission.json, sanitizer.json and profiles/*.json become pages as well (pages.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import pages
 from gpu import plot, table
 
 HERE = Path(__file__).resolve().parent
@@ -42,6 +44,8 @@ def render(folder: Path) -> str:
         parts.append(f"\n## {path.stem}\n\n{_stamp(records)}\n")
         for group in dict.fromkeys(r["group"] for r in records):
             parts.append(_table(group, [r for r in records if r["group"] == group]))
+    if (folder / "profiles.md").exists():
+        parts.append("\n## profiles\n\n[profiles.md](profiles.md)\n")
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -105,6 +109,7 @@ def render_gpu(folder: Path, readme: Path | None = None) -> None:
 
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+    pages.written(where)
     (where / "README.md").write_text(render(where))
     render_gpu(where, HERE.parent / "README.md" if where == RESULTS else None)
     print(where / "README.md")

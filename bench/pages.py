@@ -1,0 +1,126 @@
+"""Pages of the measurements that have no peers' table: emission, hardware counters, the sanitizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PAGES", "counters", "emission", "sanitizer", "written"]
+
+Row = dict[str, Any]
+SHOWN = ("tensor_pipe", "special_pipe", "issue_slots", "dram", "l2", "l2_hits", "warps_active")
+STALLS = 3  # reasons shown
+
+
+def emission(found: Row) -> str:
+    """What a kernel takes from the plan to machine code; `many` schedules of one below."""
+    lines = [
+        "# Emission and compilation",
+        "Rendered from `emission.json` by `bench/render.py`; `bench/emission.py` measures. One"
+        " kernel, without the cache of machine code: seconds of processor, and by the clock while"
+        " the machine did other work as well.",
+        f"{found['date']}; {found['cores']} x {found['processor']}, load {found['load']}; NVRTC"
+        f" {found['nvrtc']}, Python {found['python']}.",
+        _table(
+            ("kernel", "schedule", "lines", "emit", "compile", "both", "by the clock"),
+            (_kernel(k) for k in found["kernels"]),
+        ),
+    ]
+    for row in found["schedules"]:
+        whole, threads = row["whole"], row["threads"]
+        lines.append(
+            f"{row['schedules']} schedules of {row['kind']}, {threads} threads: emitted in"
+            f" {row['emit']['cpu_s']:.1f} s of processor, compiled in {row['compile']['cpu_s']:.1f},"
+            f" {whole['wall_s']:.1f} s by the clock; {row['refused']} of {row['kernels']} kernels"
+            " were refused by the gate."
+        )
+    return "\n\n".join(lines) + "\n"
+
+
+def _kernel(k: Row) -> Sequence[str]:
+    steps = k["compile"]
+    return (
+        k["kind"],
+        k["schedule"],
+        str(sum(s["lines"] for s in steps)),
+        f"{k['emit']['cpu_s']:.2f}",
+        f"{sum(s['cpu_s'] for s in steps):.2f}",
+        f"{k['whole']['cpu_s']:.2f}",
+        f"{k['whole']['wall_s']:.2f}",
+    )
+
+
+def counters(profiles: Sequence[Row]) -> str:
+    """Kernel by kernel, in percent of what the card can do, and why warps waited."""
+    rows = (_counted(p, k) for p in profiles for k in p["kernels"])
+    cards = ", ".join(dict.fromkeys(f"{p['gpu']}, {p['date']}, ncu {p['ncu']}" for p in profiles))
+    return (
+        "\n\n".join(
+            (
+                "# Hardware counters",
+                "Rendered from `profiles/*.json` by `bench/render.py`; `bench/counters.py` measures."
+                " Percent of the peak, of active cycles for pipes and issue slots; stalls are shares of"
+                " a warp's time.",
+                f"{cards}.",
+                _table(("case", "kernel", "whose", "ms", *SHOWN, "registers", "stalls"), rows),
+            )
+        )
+        + "\n"
+    )
+
+
+def _counted(profile: Row, k: Row) -> Sequence[str]:
+    stalls = ", ".join(f"{n} {x:.0%}" for n, x in list(k["stalls"].items())[:STALLS])
+    facts = (f"{k[f]:.0f}" if f in k else "" for f in SHOWN)
+    registers = f"{k.get('registers', 0):.0f}"
+    return (
+        profile["case"], k["name"][:40], k["whose"], f"{k['ms']:.4f}", *facts, registers, stalls
+    )  # fmt: skip
+
+
+def sanitizer(rows: Sequence[Row]) -> str:
+    """A line for each bundle, a column for each tool."""
+    tools = list(dict.fromkeys(r["tool"] for r in rows))
+    said = {(r["bundle"], r["tool"]): r for r in rows}
+    bundles = dict.fromkeys(r["bundle"] for r in rows)
+    return (
+        "\n\n".join(
+            (
+                "# compute-sanitizer",
+                "Rendered from `sanitizer.json` by `bench/render.py`; `bench/sanitize.py` looks at every"
+                " implementation of every bundle of `bench/build_odd.py`.",
+                _table(
+                    ("bundle", *tools),
+                    ((b, *(_verdict(said.get((b, t))) for t in tools)) for b in bundles),
+                ),
+            )
+        )
+        + "\n"
+    )
+
+
+def _verdict(row: Row | None) -> str:
+    if row is None:
+        return ""
+    return row["verdict"] if row["verdict"] != "dirty" else row["said"][:120].replace("|", "\\|")
+
+
+def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+    lines = (head, ["---"] * len(head), *rows)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+PAGES: Mapping[str, Callable[[Any], str]] = {"emission": emission, "sanitizer": sanitizer}
+
+
+def written(folder: Path) -> list[Path]:
+    """Write the pages for which there are results."""
+    made = {n: json.loads(p.read_text()) for n in PAGES if (p := folder / f"{n}.json").exists()}
+    pages = {name: PAGES[name](found) for name, found in made.items()}
+    profiles = [json.loads(p.read_text()) for p in sorted((folder / "profiles").glob("*.json"))]
+    pages |= {"profiles": counters(profiles)} if profiles else {}
+    for name, text in pages.items():
+        (folder / f"{name}.md").write_text(text)
+    return [folder / f"{name}.md" for name in pages]
