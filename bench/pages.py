@@ -1,4 +1,4 @@
-"""Pages of the measurements that have no peers' table: emission, hardware counters, the sanitizer."""
+"""Pages of measurements without peers: emission, hardware counters, the sanitizer."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ __all__ = ["PAGES", "counters", "emission", "sanitizer", "written"]
 Row = dict[str, Any]
 SHOWN = ("tensor_pipe", "special_pipe", "issue_slots", "dram", "l2", "l2_hits", "warps_active")
 STALLS = 3  # reasons shown
+_COUNTED = """\
+Rendered from `profiles/*.json` by `bench/render.py`; `bench/counters.py` measures. Percent of the
+peak, of active cycles for pipes and issue slots; stalls are shares of a warp's time."""
+_LOOKED_AT = """\
+Rendered from `sanitizer.json` by `bench/render.py`; `bench/sanitize.py` looks at all implementations
+of every bundle of `bench/build_odd.py`."""
 
 
 def emission(found: Row) -> str:
@@ -29,10 +35,10 @@ def emission(found: Row) -> str:
         ),
     ]
     for row in found["schedules"]:
-        whole, threads = row["whole"], row["threads"]
+        whole, threads, compiled = row["whole"], row["threads"], row["compile"]["cpu_s"]
         lines.append(
             f"{row['schedules']} schedules of {row['kind']}, {threads} threads: emitted in"
-            f" {row['emit']['cpu_s']:.1f} s of processor, compiled in {row['compile']['cpu_s']:.1f},"
+            f" {row['emit']['cpu_s']:.1f} s of processor, compiled in {compiled:.1f},"
             f" {whole['wall_s']:.1f} s by the clock; {row['refused']} of {row['kernels']} kernels"
             " were refused by the gate."
         )
@@ -60,9 +66,7 @@ def counters(profiles: Sequence[Row]) -> str:
         "\n\n".join(
             (
                 "# Hardware counters",
-                "Rendered from `profiles/*.json` by `bench/render.py`; `bench/counters.py` measures."
-                " Percent of the peak, of active cycles for pipes and issue slots; stalls are shares of"
-                " a warp's time.",
+                _COUNTED,
                 f"{cards}.",
                 _table(("case", "kernel", "whose", "ms", *SHOWN, "registers", "stalls"), rows),
             )
@@ -89,8 +93,8 @@ def sanitizer(rows: Sequence[Row]) -> str:
         "\n\n".join(
             (
                 "# compute-sanitizer",
-                "Rendered from `sanitizer.json` by `bench/render.py`; `bench/sanitize.py` looks at every"
-                " implementation of every bundle of `bench/build_odd.py`.",
+                _LOOKED_AT,
+                ", ".join(dict.fromkeys(f"{r['gpu']}, {r['date']}" for r in rows)) + ".",
                 _table(
                     ("bundle", *tools),
                     ((b, *(_verdict(said.get((b, t))) for t in tools)) for b in bundles),
@@ -104,7 +108,8 @@ def sanitizer(rows: Sequence[Row]) -> str:
 def _verdict(row: Row | None) -> str:
     if row is None:
         return ""
-    return row["verdict"] if row["verdict"] != "dirty" else row["said"][:120].replace("|", "\\|")
+    text: str = row["said"] if row["verdict"] == "dirty" else row["verdict"]
+    return text[:120].replace("|", "\\|")
 
 
 def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:

@@ -28,6 +28,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from compute_sanitizer import TOOLS, find, looked_at  # noqa: E402
+from machine import smi  # noqa: E402
 
 BUNDLES = HERE / "bundles" / "odd"
 LONGEST = 90.0  # seconds of one child
@@ -122,7 +124,8 @@ def _tools(options: argparse.Namespace, folders: Sequence[Path]) -> Iterator[Row
     plain = partial(_me, "--plain")
     for tool, folder, said in looked_at(program, tools, folders, plain, options.jobs, until):
         verdict = said if said in ("clean", "not run") else "dirty"
-        yield {"tool": tool, "bundle": folder.name, "verdict": verdict, "said": said}
+        row = {"tool": tool, "bundle": folder.name, "verdict": verdict, "said": said}
+        yield row | {"gpu": smi("name")["name"], "date": date.today().isoformat()}
 
 
 def _me(*arguments: Path | str) -> list[str]:
