@@ -16,8 +16,8 @@ _COUNTED = """\
 Rendered from `profiles/*.json` by `bench/render.py`; `bench/counters.py` measures. Percent of the
 peak, of active cycles for pipes and issue slots; stalls are shares of a warp's time."""
 _LOOKED_AT = """\
-Rendered from `sanitizer.json` by `bench/render.py`; `bench/sanitize.py` looks at all implementations
-of every bundle of `bench/build_odd.py`."""
+Rendered from `sanitizer.json` by `bench/render.py`. `bench/sanitize.py` looks at all the
+implementations that the bundles of `bench/build_odd.py` hold."""
 
 
 def emission(found: Row) -> str:
