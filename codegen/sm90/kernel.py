@@ -321,6 +321,8 @@ def _tiles(ctx: Context, op: Tiles) -> None:
         ctx.emit("}")
         _closings(ctx, start, step, total)
         return
+    if any(isinstance(o, WaitEmpty) for o in op.body):
+        ctx.emit("int drawn = blockIdx.x;  // the next tile's number")
     ctx.emit("while (true) {")
     for each in op.body:
         _operation(ctx, each)
@@ -335,10 +337,11 @@ def _begun_tiles(ctx: Context, op: Tiles, total: int) -> None:
     dynamic = op.order == "dynamic"
     ctx.total = total
     assert op.first is not None
-    ctx.emit("int number = blockIdx.x;" if not dynamic else "int number;")
+    each = f" / {cluster}" if (cluster := ctx.roles.geometry.cluster) > 1 else ""
+    ctx.emit(f"int number = blockIdx.x{each};" if not dynamic else "int number;")
     _begin(ctx, op, op.first, "number")
     ctx.emit(f"while (number < {total}) {{")
-    ctx.emit("int next;" if dynamic else "const int next = number + gridDim.x;")
+    ctx.emit("int next;" if dynamic else f"const int next = number + gridDim.x{each};")
     origins(ctx)
     _body(ctx, op.body)
     ctx.emit(*(ctx.ends() if dynamic else ()), "number = next;", "}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nautile.codegen.schedule.structure import CapacityError, Structure, UnsupportedError
 from nautile.codegen.sm90.boxes import Geometry
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
-from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted
+from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted, is_skewed
 from nautile.codegen.tile import Bounds
 
 __all__ = ["alone", "geometry"]
@@ -42,9 +42,13 @@ def _cluster(structure: Structure, root: Nest, options: Options) -> int:
     wanted = options.cluster or 1
     row, nests = structure.row, root.nests
     tiles = -(-row.extent // structure.program.tiles[row])
-    walks = len(nests) == 1 and is_lagged(structure, nests[0])
+    walks = len(nests) == 1 and _walks(structure, nests[0])
     whole = walks and nests[0].bounds == Bounds() and tiles % wanted == 0
     return wanted if whole and not options.dynamic else 1
+
+
+def _walks(structure: Structure, nest: Nest) -> bool:
+    return is_lagged(structure, nest) or is_skewed(structure, nest)
 
 
 def alone(structure: Structure, root: Nest) -> Nest | None:

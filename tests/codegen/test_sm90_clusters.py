@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sample_kernels as samples
-from test_sm90_simulate import TILES, built, leaves, without
+from test_sm90_simulate import ATTENTION, TILES, built, leaves, without
 
 from nautile.codegen.sm90.boxes import Box, Ring
 from nautile.codegen.sm90.layout import problems
@@ -21,6 +21,9 @@ from nautile.codegen.sm90.simulate import ScheduleError, simulate
 
 @cache
 def program(name: str, cluster: int = 2) -> RoleProgram:
+    if name == "chain of two":
+        kernel = samples.attention(1024, 1024, 128, 16, 4)
+        return built(kernel, ATTENTION, Options(cluster=cluster))
     kernel = samples.matmul(1024, 1024, 512, store="bf16")
     return built(kernel, TILES[name], Options(cluster=cluster))
 
@@ -42,7 +45,7 @@ def refusal(made: RoleProgram) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["mm", "mm64", "alternate"])
+@pytest.mark.parametrize("name", ["mm", "mm64", "alternate", "chain of two"])
 def test_both_blocks_are_run(name: str) -> None:
     pair, single = program(name), program(name, 1)
     assert pair.geometry.cluster == 2
@@ -70,7 +73,7 @@ def test_the_launch_has_whole_clusters() -> None:
     assert (made.blocks, few.blocks) == (32, 6)
 
 
-@pytest.mark.parametrize("name", ["mm", "alternate"])
+@pytest.mark.parametrize("name", ["mm", "alternate", "chain of two"])
 @pytest.mark.parametrize("kind", [WaitEmpty, Fill, WaitFull, Release])
 def test_each_operation_on_slots_is_needed(name: str, kind: type) -> None:
     made = program(name)

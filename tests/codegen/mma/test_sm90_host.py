@@ -66,6 +66,11 @@ QUICK: dict[str, Case] = {
         {"blocks": 1},
         4e-3,
     ),
+    "a chain of a cluster": (
+        lambda: P.attention(256, 128, 64, heads=1, tile=(128, 64)),
+        {"blocks": 2, "cluster": 2},
+        4e-3,
+    ),
     "capped": (
         lambda: P.attention(128, 128, 64, heads=1, tile=(128, 64), mask=P.causal, score=capped),
         {"blocks": 1},
