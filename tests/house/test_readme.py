@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```console\n(.*?)```", README, re.S)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
+STATUS = re.compile(r"# exit status (\d+)")
 TIMES = re.compile(r"\d+(\.\d+)? (µs|ms|s)(?=,)")
 
 
@@ -39,10 +40,12 @@ def test_command_prints_what_the_readme_says(
     command: str, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ROOT)
-    arguments = [str(tmp_path) if a.startswith("out/") else a for a in shlex.split(command)[1:]]
+    words = shlex.split(command, comments=True)[1:]
+    arguments = [str(tmp_path) if a.startswith("out/") else a for a in words]
+    status = int(STATUS.findall(command)[0]) if STATUS.search(command) else 0
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert main(arguments) == 0
+        assert main(arguments) == status
     actual = out.getvalue().replace(str(tmp_path), "out/demo")
     for line in filter(None, (TIMES.sub("TIME", x).rstrip() for x in expected.splitlines())):
         if line.strip() != "...":
