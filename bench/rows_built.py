@@ -66,7 +66,8 @@ class Variant:
         said = [f"{k}{v}" for k, v in fields.items() if v != (1 if k == "c" else 0)]
         said += [f"k{o.room}"] * (o.room != DEFAULT.room)
         said += ["staged"] * o.staged + [f"s{o.ring}"] * bool(o.ring)
-        said += [f"e{o.early}"] * (o.early != DEFAULT.early) + ["overlap"] * o.overlap
+        said += ["taken"] * o.taken
+        said += [f"e{o.early}"] * (o.early != DEFAULT.early) + ["alone"] * (not o.overlap)
         said += [self.hint] * bool(self.hint) + ["resident"] * self.resident
         return " ".join(said) or "chosen"
 
@@ -127,14 +128,14 @@ def _built(kernel: Kernel, case: str, folder: Path) -> dict[str, Any]:
 def _variants(program: str, vectors: int) -> Iterator[Variant]:
     """What is tried for rows of so many vectors of 16 bytes."""
     yield Variant()
-    yield Variant(RowOptions(overlap=True))
+    yield Variant(RowOptions(overlap=False))
     if program in ("bias_gelu_gate", "swiglu_rows"):
         for threads, held in itertools.product((128, 256, 512), (1, 2, 4)):
             if math.ceil(vectors / (threads * held)) * threads * held <= vectors * 1.15:
-                yield Variant(RowOptions(threads=threads, held=held, overlap=True))
+                yield Variant(RowOptions(threads=threads, held=held))
         return
     if vectors <= 4096:
-        yield from (Variant(RowOptions(early=n, overlap=True)) for n in (16, 32))
+        yield from (Variant(RowOptions(early=n)) for n in (16, 32))
     yield from _clusters(vectors)
     yield from _rings(program, vectors)
 
@@ -145,7 +146,7 @@ def _clusters(vectors: int) -> Iterator[Variant]:
         held = vectors / cluster / threads
         if vectors >= 4096 and 2 <= held <= 8:
             for n in (0, 768, 1024):
-                fixed = RowOptions(cluster, threads, occupancy=n // threads, overlap=True)
+                fixed = RowOptions(cluster, threads, occupancy=n // threads)
                 yield Variant(fixed, resident=True)
 
 
@@ -157,7 +158,7 @@ def _rings(program: str, vectors: int) -> Iterator[Variant]:
         if not 32 <= threads <= 1024 or threads % 32 or (cluster > 1 and part < 1024):
             continue
         for room in (0, 32) if program.startswith("softmax") and held * cluster <= 8 else (0,):
-            fixed = RowOptions(cluster, threads, room=room, ring=ring, overlap=True)
+            fixed = RowOptions(cluster, threads, room=room, ring=ring)
             yield Variant(fixed, resident=True)
 
 

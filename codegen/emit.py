@@ -176,7 +176,10 @@ def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
     buffers = tuple(parameters)
     zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
     grid = (first, 1, 1)
-    return CudaKernel(identifier(name), text, grid, threads, shared, buffers, zeroed=zeroed)
+    overlaps = all(k.overlaps for k in made)
+    return CudaKernel(
+        identifier(name), text, grid, threads, shared, buffers, zeroed=zeroed, overlaps=overlaps
+    )
 
 
 def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> CudaKernel:

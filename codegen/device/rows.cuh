@@ -1,11 +1,12 @@
 // Vectors of elements between global memory and registers, and reductions over the threads of a row.
 
-// Where launches overlap (sm_90, programmatic dependent launch): the next one may begin, and what the
-// launches before this one wrote is there. Elsewhere, and where this one began alone, nothing.
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
 NT_DEV void nt_overlap() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
@@ -70,6 +71,12 @@ template <int B> NT_DEV nt_vec<B> nt_landed(nt_u32 from) {
     v.x[4 * k] = w.x[0], v.x[4 * k + 1] = w.x[1], v.x[4 * k + 2] = w.x[2], v.x[4 * k + 3] = w.x[3];
   }
   return v;
+}
+
+// B bytes for the copy engine to take away
+template <int B> NT_DEV void nt_leave(nt_u32 to, const nt_vec<B>& v) {
+  #pragma unroll
+  for (int k = 0; k < B / 16; k++) nt_store16(to + 16 * k, v.x[4 * k], v.x[4 * k + 1], v.x[4 * k + 2], v.x[4 * k + 3]);
 }
 
 // hides a register from the compiler, so that widened copies of it are not kept alive across passes
@@ -247,24 +254,54 @@ template <class S> NT_DEV void nt_send(S* to, const S& s, int rank) {
   for (int k = 0; k < n; k++) nt_remote_store4(remote + 4 * k, w[k]);
 }
 
-// partial states of all threads of the BLOCKS blocks of a cluster merged, in the same order in each
-// block; every thread gets the result. `shared` has a slot for each warp of the cluster, and is used
-// once. All blocks have started before the first use, and none of them ends between uses.
+// the same, counted at that block's barrier
+template <class S> NT_DEV void nt_send_counted(S* to, const S& s, int rank, nt_u32 barrier) {
+  constexpr int n = (sizeof(S) + 3) / 4;
+  nt_u32 w[n] = {};
+  memcpy(w, &s, sizeof(S));
+  const nt_u32 remote = nt_at_rank(nt_shared(to), rank), counter = nt_at_rank(barrier, rank);
+  #pragma unroll
+  for (int k = 0; k < n; k++) nt_remote_send4(remote + 4 * k, w[k], counter);
+}
+
+// the states of a cluster's warps merged, in the same order in each block
+template <int SLOTS, class S, class F> NT_DEV S nt_merge_slots(F merge, const S* shared) {
+  constexpr int width = SLOTS >= 32 ? 32 : SLOTS >= 16 ? 16 : SLOTS >= 8 ? 8 : SLOTS >= 4 ? 4 : 2;
+  const int lane = threadIdx.x & 31;
+  S s = shared[lane % width];
+  #pragma unroll
+  for (int k = width; k < SLOTS; k += width) {
+    if (k + width <= SLOTS || k + lane % width < SLOTS) s = merge(s, shared[k + lane % width]);
+  }
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  return s;
+}
+
+// partial states of all threads of the BLOCKS blocks of a cluster merged; every thread gets the
+// result. `shared` has a slot for each warp of the cluster, and is used once. All blocks have started
+// before the first use, and none of them ends between uses.
 template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(S s, F merge, S* shared) {
-  constexpr int warps = THREADS / 32, slots = BLOCKS * warps;
-  constexpr int width = slots >= 32 ? 32 : slots >= 16 ? 16 : slots >= 8 ? 8 : slots >= 4 ? 4 : 2;
+  constexpr int warps = THREADS / 32;
   #pragma unroll
   for (int d = 16; d > 0; d /= 2) s = merge(s, nt_other(s, d));
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   if (lane < BLOCKS) nt_send(shared + (int)(blockIdx.x % BLOCKS) * warps + warp, s, lane);
   nt_cluster_arrive();
   nt_cluster_wait();
-  s = shared[lane % width];
+  return nt_merge_slots<BLOCKS * warps>(merge, shared);
+}
+
+// the same without a barrier of the cluster, which would wait for all stores to memory before it: each
+// block's barrier `met` counts the states that arrive, and ends its phase of `parity`. `shared` and
+// `met` may be used again after another such merge has ended.
+template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_counted(S s, F merge, S* shared, nt_u32 met, nt_u32 parity) {
+  constexpr int warps = THREADS / 32;
   #pragma unroll
-  for (int k = width; k < slots; k += width) {
-    if (k + width <= slots || k + lane % width < slots) s = merge(s, shared[k + lane % width]);
-  }
-  #pragma unroll
-  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
-  return s;
+  for (int d = 16; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  if (threadIdx.x == 0) nt_barrier_expect(met, BLOCKS * warps * ((sizeof(S) + 3) / 4 * 4));
+  if (lane < BLOCKS) nt_send_counted(shared + (int)(blockIdx.x % BLOCKS) * warps + warp, s, lane, met);
+  nt_barrier_wait(met, parity);
+  return nt_merge_slots<BLOCKS * warps>(merge, shared);
 }

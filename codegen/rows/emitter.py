@@ -45,9 +45,9 @@ def emit_rows(
     """The kernel of a row program."""
     cross = cross_axis(program) if program.shared is None else None
     if cross is not None:
-        return emit_transposed(program, cross, name, precise)
+        return emit_transposed(program, cross, name, precise, options.overlap)
     if program.lane is not None:
-        return emit_strided(program, program.lane, name, precise)
+        return emit_strided(program, program.lane, name, precise, options.overlap)
     return RowEmitter.of(program, name, precise, options).kernel()
 
 
@@ -334,19 +334,22 @@ class RowEmitter(Reader):
         function = merge_function(self, number, step)
         self.flush(0)
         self.put(state_type(number, step.folds))
-        warps = max(1, g.threads // 32) * (g.chunks if g.cluster else 1)
-        self.put(f"__shared__ State{number} shared{number}[{warps * (2 if g.ring else 1)}];")
-        shared = f"shared{number}{f' + side * {warps}' if g.ring else ''}"
         self.put(*function)
         names = [n for f in step.folds for n in fields(f)]
-        initial = f"State{number}{{{', '.join(names)}}}"
-        across = f"_cluster<{g.chunks}, {g.row_threads}>" if g.cluster else f"<{g.row_threads}>"
-        call = f"nt_reduce{across}({initial}, merge{number}, {shared})"
+        call = self._reduced(number, f"State{number}{{{', '.join(names)}}}, merge{number}")
+        self.put(f"const State{number} all{number} = {call};")
+        self.put(*(f"{n} = all{number}.{n};" for n in names))
+
+    def _reduced(self, number: int, states: str) -> str:
+        """The merged state of all threads of a row, after what it needs is declared."""
+        g = self.shape
+        warps = max(1, g.threads // 32) * (g.chunks if g.cluster else 1)
+        self.put(f"__shared__ State{number} shared{number}[{warps}];")
         if g.cluster and not self.met:
             self.put("nt_cluster_wait();")
             self.met = True
-        self.put(f"const State{number} all{number} = {call};")
-        self.put(*(f"{n} = all{number}.{n};" for n in names))
+        across = f"_cluster<{g.chunks}, {g.row_threads}>" if g.cluster else f"<{g.row_threads}>"
+        return f"nt_reduce{across}({states}, shared{number})"
 
     def _stores(self, number: int) -> None:
         """Row values that are complete after `number` passes."""

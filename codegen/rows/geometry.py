@@ -50,7 +50,8 @@ class RowOptions:
     in shared memory instead of registers, so that more of it is under way. `early` registers a
     thread are for what all rows share, read beside the row (negative: the geometry's choice).
     With a `ring` (sm_90) blocks stay and walk over the rows, while the copy engine brings as many
-    rows ahead; `walkers` rows at a time. With `overlap` a launch may begin while the one before it
+    rows ahead; `walkers` rows at a time. Results that are `taken` away by it leave by way of the
+    ring. With `overlap` a launch may begin while the one before it
     drains. A cluster of 0 is one that the row needs."""
 
     cluster: int = 1
@@ -63,7 +64,8 @@ class RowOptions:
     early: int = -1
     ring: int = 0
     walkers: int = 0
-    overlap: bool = False
+    taken: bool = False
+    overlap: bool = True
 
 
 DEFAULT = RowOptions()
@@ -95,6 +97,7 @@ class Geometry:
     early: int = -1
     ring: int = 0
     walkers: int = 0
+    taken: bool = False
 
     @property
     def stage(self) -> int:
@@ -297,7 +300,7 @@ def _walked(name: str, row: _Row, options: RowOptions) -> Geometry:
     if beside > 1 and (threads > 32 or cluster > 1):
         raise LoweringError(f"{name}: rows that walk side by side have a warp each")
     dealt = _dealt(row, options, threads, held, chunks=cluster, cluster=cluster > 1)
-    made = replace(dealt, block_rows=beside, ring=options.ring, staged=False)
+    made = replace(dealt, block_rows=beside, ring=options.ring, staged=False, taken=options.taken)
     most = min(_RESERVE // (made.stage + _STATES), 2048 // made.threads)
     fits = min(options.occupancy or _FILE // (made.threads * _registers(row, held, options)), most)
     if not fits or row.words * held > _RESIDENT:

@@ -20,7 +20,6 @@ CHUNK = Axis("#chunk", 0, 1)
 WITHIN = Axis("#within", 0, 1)  # the place of an element in its vector
 _WIDE = 16  # elements a thread that may stay widened
 _EARLY = 16  # registers a thread for what all rows share
-_LONE = 512  # threads of a row from which on a multiprocessor has few other rows
 
 
 @dataclass(slots=True)
@@ -169,11 +168,10 @@ class Reader:
         return f"stage + ({number * g.held} + i) * {16 * g.threads}"
 
     def _early(self) -> list[str]:
-        """Keys of what all rows share, loaded with the first pass where it is little enough: where
-        a row takes half of a multiprocessor's threads, nothing else hides the wait."""
+        """Keys of what all rows share, loaded with the first pass where it is little enough: a
+        block waits once then, and the first ones are alone with their wait."""
         g = self.shape
-        lone = g.row_threads * g.chunks >= _LONE
-        room = g.early if g.early >= 0 else _EARLY if lone else 0
+        room = g.early if g.early >= 0 else _EARLY
         if not g.lasting or not room:
             return []
         every = dict.fromkeys(k for step in self.rows.passes for k in self._wanted(step))

@@ -49,14 +49,21 @@ __all__ = ["emit_strided"]
 _MAX_BLOCKS = 2**31 - 1
 
 
-def emit_strided(rows: RowProgram, lane: Axis, name: str, precise: bool) -> CudaKernel:
-    """The kernel of such a program; neighbouring threads lie along `lane`."""
-    return _Emitter.of(rows, lane, name, precise).kernel()
+def emit_strided(
+    rows: RowProgram, lane: Axis, name: str, precise: bool, overlaps: bool = False
+) -> CudaKernel:
+    """The kernel of such a program; neighbouring threads lie along `lane`. With `overlaps` it may
+    begin while the kernel before it drains."""
+    made = _Emitter.of(rows, lane, name, precise)
+    made.overlaps = overlaps
+    return made.kernel()
 
 
 @dataclass(slots=True)
 class _Emitter(StridedReader):
     """Passes over the column, merges across groups, stores."""
+
+    overlaps: bool = False
 
     @classmethod
     def of(cls, rows: RowProgram, lane: Axis, name: str, precise: bool) -> _Emitter:
@@ -93,10 +100,13 @@ class _Emitter(StridedReader):
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")
         buffers = tuple(b.name for b in (*inputs, *outputs))
-        return CudaKernel(name, source, (g.blocks, 1, 1), g.threads, 0, buffers)
+        overlaps = self.overlaps
+        return CudaKernel(name, source, (g.blocks, 1, 1), g.threads, 0, buffers, overlaps=overlaps)
 
     def _head(self) -> None:
         g = self.shape
+        if self.overlaps:
+            self.put("nt_overlap();")
         self.put(
             f"const int group = threadIdx.x / {g.lanes};",
             f"const nt_i64 place = (nt_i64)blockIdx.x * {g.lanes} + threadIdx.x % {g.lanes};",

@@ -63,9 +63,14 @@ def _contiguous(rows: RowProgram, coordinates: tuple[Term, ...]) -> Axis | None:
     return None
 
 
-def emit_transposed(rows: RowProgram, cross: Axis, name: str, precise: bool) -> CudaKernel:
-    """The kernel of such a program."""
-    return _Emitter.of(rows, cross, name, precise).kernel()
+def emit_transposed(
+    rows: RowProgram, cross: Axis, name: str, precise: bool, overlaps: bool = False
+) -> CudaKernel:
+    """The kernel of such a program. With `overlaps` it may begin while the kernel before it
+    drains."""
+    made = _Emitter.of(rows, cross, name, precise)
+    made.overlaps = overlaps
+    return made.kernel()
 
 
 @dataclass(slots=True)
@@ -80,6 +85,7 @@ class _Emitter:
     printer: Printer = field(init=False)
     body: list[str] = field(default_factory=list)
     loaded: set[str] = field(default_factory=set)
+    overlaps: bool = False
 
     @classmethod
     def of(cls, rows: RowProgram, cross: Axis, name: str, precise: bool) -> _Emitter:
@@ -131,10 +137,14 @@ class _Emitter:
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")
         buffers = tuple(b.name for b in (*inputs, *outputs))
-        return CudaKernel(name, source, (blocks, 1, 1), _THREADS, 0, buffers)
+        return CudaKernel(
+            name, source, (blocks, 1, 1), _THREADS, 0, buffers, overlaps=self.overlaps
+        )
 
     def _head(self) -> int:
         """Declare shared memory and the block's place; the number of blocks."""
+        if self.overlaps:
+            self.put(1, "nt_overlap();")
         for key, access in self.staged.items():
             kind = ELEMENT[access.buffer.dtype]
             pitch = self.side + max(1, 4 // access.bytes)

@@ -52,7 +52,7 @@ def _shared(text: str) -> str:
         check = f'static_assert(sizeof({kind}) * {count} <= {_SLOT}, "too large for its place");'
         return f"{check} {kind}* {name} = ({kind}*)(host_arena[host_rank()] + {at});"
 
-    return re.sub(r"__shared__ (State\w+) (\w+)\[(\d+)\];", placed, text)
+    return re.sub(r"__shared__ (State\w+|nt_u64) (\w+)\[(\d+)\];", placed, text)
 
 
 def cluster_of(cuda: CudaKernel) -> int:

@@ -44,6 +44,20 @@ CASES: dict[str, Made] = {
         RowOptions(4, 32, ring=2, walkers=2),
     ),
     "cluster_ragged": (lambda: softmax(n=7, c=1064), RowOptions(4, 32, ring=2, walkers=2)),
+    "taken": (lambda: softmax(n=13, c=1024), RowOptions(ring=2, walkers=2, taken=True)),
+    "taken_twice": (lambda: rms_residual(11, 2048), RowOptions(ring=3, walkers=2, taken=True)),
+    "taken_by_cluster": (
+        lambda: layernorm(13, 2048),
+        RowOptions(2, 64, ring=3, walkers=3, taken=True),
+    ),
+    "taken_ragged": (
+        lambda: softmax(n=9, c=1064),
+        RowOptions(4, 32, ring=2, walkers=2, taken=True),
+    ),
+    "taken_by_warps": (
+        lambda: softmax(n=37, c=264),
+        RowOptions(ring=2, walkers=8, threads=32, taken=True),
+    ),
 }
 REFUSED: dict[str, Made] = {
     "nothing_is_folded": (lambda: pointwise(64, 1024), RowOptions(ring=2)),

@@ -7,6 +7,15 @@ NT_DEV float nt_inf() { return __uint_as_float(0x7f800000u); }
 NT_DEV float nt_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
 // what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
 NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -79,6 +88,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //     write other[n] = r4 as f32
 extern "C" __global__ void __launch_bounds__(128, 8) extreme(
     const float* __restrict__ p_x, const nt_u16* __restrict__ p_y, float* __restrict__ p_value, int* __restrict__ p_place, float* __restrict__ p_other) {
+  nt_overlap();
   const int t = threadIdx.x % 64;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;
   const bool live = place < 6LL;
@@ -123,7 +133,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) extreme(
     }
   }
   struct State0 { float r0_value; int r0; float r4; float r7; };
-  __shared__ State0 shared0[4];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     const bool take_r0 = nt_above(b.r0_value, a.r0_value) || (!nt_above(a.r0_value, b.r0_value) && b.r0 < a.r0);
@@ -133,6 +142,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) extreme(
     c.r4 = nt_repair(a.r4, ((a.r0 == c.r0) ? 1.0f : 0.0f)) + nt_repair(b.r4, ((b.r0 == c.r0) ? 1.0f : 0.0f));
     return c;
   };
+  __shared__ State0 shared0[4];
   const State0 all0 = nt_reduce<64>(State0{r0_value, r0, r4, r7}, merge0, shared0);
   r0_value = all0.r0_value;
   r0 = all0.r0;

@@ -25,6 +25,15 @@ NT_DEV nt_u32 nt_at_rank(nt_u32 address, nt_u32 rank) {
 NT_DEV void nt_remote_store4(nt_u32 remote, nt_u32 v) {
   asm volatile("st.shared::cluster.b32 [%0], %1;" :: "r"(remote), "r"(v) : "memory");
 }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
 NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
@@ -89,26 +98,31 @@ template <class S> NT_DEV void nt_send(S* to, const S& s, int rank) {
   #pragma unroll
   for (int k = 0; k < n; k++) nt_remote_store4(remote + 4 * k, w[k]);
 }
-// partial states of all threads of the BLOCKS blocks of a cluster merged, in the same order in each
-// block; every thread gets the result. `shared` has a slot for each warp of the cluster, and is used
-// once. All blocks have started before the first use, and none of them ends between uses.
+// the states of a cluster's warps merged, in the same order in each block
+template <int SLOTS, class S, class F> NT_DEV S nt_merge_slots(F merge, const S* shared) {
+  constexpr int width = SLOTS >= 32 ? 32 : SLOTS >= 16 ? 16 : SLOTS >= 8 ? 8 : SLOTS >= 4 ? 4 : 2;
+  const int lane = threadIdx.x & 31;
+  S s = shared[lane % width];
+  #pragma unroll
+  for (int k = width; k < SLOTS; k += width) {
+    if (k + width <= SLOTS || k + lane % width < SLOTS) s = merge(s, shared[k + lane % width]);
+  }
+  #pragma unroll
+  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
+  return s;
+}
+// partial states of all threads of the BLOCKS blocks of a cluster merged; every thread gets the
+// result. `shared` has a slot for each warp of the cluster, and is used once. All blocks have started
+// before the first use, and none of them ends between uses.
 template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(S s, F merge, S* shared) {
-  constexpr int warps = THREADS / 32, slots = BLOCKS * warps;
-  constexpr int width = slots >= 32 ? 32 : slots >= 16 ? 16 : slots >= 8 ? 8 : slots >= 4 ? 4 : 2;
+  constexpr int warps = THREADS / 32;
   #pragma unroll
   for (int d = 16; d > 0; d /= 2) s = merge(s, nt_other(s, d));
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   if (lane < BLOCKS) nt_send(shared + (int)(blockIdx.x % BLOCKS) * warps + warp, s, lane);
   nt_cluster_arrive();
   nt_cluster_wait();
-  s = shared[lane % width];
-  #pragma unroll
-  for (int k = width; k < slots; k += width) {
-    if (k + width <= slots || k + lane % width < slots) s = merge(s, shared[k + lane % width]);
-  }
-  #pragma unroll
-  for (int d = width / 2; d > 0; d /= 2) s = merge(s, nt_other(s, d));
-  return s;
+  return nt_merge_slots<BLOCKS * warps>(merge, shared);
 }
 
 // tile program softonline  [n:4/4096 c:64/65536]  grid (n)
@@ -124,6 +138,7 @@ template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_cluster(
 //         write y[n, c] = t0 as bf16
 extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 3) softonline(
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
+  nt_overlap();
   nt_cluster_arrive();
   const int t = threadIdx.x % 256;
   const nt_i64 place = (nt_i64)(blockIdx.x / 4) + threadIdx.x / 256;
@@ -161,13 +176,13 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 3) s
     }
   }
   struct State0 { float r2; float r5; };
-  __shared__ State0 shared0[32];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r2 = nt_max(a.r2, b.r2);
     c.r5 = nt_repair(a.r5, (nt_ex2(((a.r2 - c.r2) * 1.442695f)))) + nt_repair(b.r5, (nt_ex2(((b.r2 - c.r2) * 1.442695f))));
     return c;
   };
+  __shared__ State0 shared0[32];
   nt_cluster_wait();
   const State0 all0 = nt_reduce_cluster<4, 256>(State0{r2, r5}, merge0, shared0);
   r2 = all0.r2;

@@ -9,6 +9,15 @@ NT_DEV float nt_ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(
 NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16); }
 // what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
 NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -76,6 +85,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //     write loss[n] = t0 as f32
 extern "C" __global__ void __launch_bounds__(128, 8) ce(
     const nt_u16* __restrict__ p_x, const nt_i64* __restrict__ p_t, float* __restrict__ p_loss) {
+  nt_overlap();
   const int t = threadIdx.x % 64;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;
   const bool live = place < 21LL;
@@ -112,13 +122,13 @@ extern "C" __global__ void __launch_bounds__(128, 8) ce(
     }
   }
   struct State0 { float r1; float r4; };
-  __shared__ State0 shared0[4];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r1 = nt_max(a.r1, b.r1);
     c.r4 = nt_repair(a.r4, (expf((a.r1 - c.r1)))) + nt_repair(b.r4, (expf((b.r1 - c.r1))));
     return c;
   };
+  __shared__ State0 shared0[4];
   const State0 all0 = nt_reduce<64>(State0{r1, r4}, merge0, shared0);
   r1 = all0.r1;
   r4 = all0.r4;

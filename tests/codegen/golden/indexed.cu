@@ -3,6 +3,15 @@ typedef unsigned short nt_u16;
 typedef unsigned char nt_u8;
 typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -56,6 +65,7 @@ template <int V> NT_DEV nt_vec<4 * V> nt_pack_f32(const float* f) {
 //     write z[n, m] = t0 as f32
 extern "C" __global__ void __launch_bounds__(128, 8) ix(
     const float* __restrict__ p_x, const float* __restrict__ p_y, const int* __restrict__ p_tok, const float* __restrict__ p_e, float* __restrict__ p_z) {
+  nt_overlap();
   const int t = threadIdx.x % 16;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 8 + threadIdx.x / 16;
   const bool live = place < 45LL;

@@ -7,6 +7,15 @@ NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16);
 NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 // two values in one register, the first in the low half
 NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -96,6 +105,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //     write y[n, g, (c_s // 16), (c_s % 16)] = t0 as bf16
 extern "C" __global__ void __launch_bounds__(128, 8) grouped(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
+  nt_overlap();
   const int t = threadIdx.x % 4;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 32 + threadIdx.x / 4;
   const bool live = place < 12LL;
@@ -122,12 +132,12 @@ extern "C" __global__ void __launch_bounds__(128, 8) grouped(
     }
   }
   struct State0 { float r2; };
-  __shared__ State0 shared0[4];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r2 = a.r2 + b.r2;
     return c;
   };
+  __shared__ State0 shared0[4];
   const State0 all0 = nt_reduce<4>(State0{r2}, merge0, shared0);
   r2 = all0.r2;
   float r4 = 0.0f;
@@ -146,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(128, 8) grouped(
     }
   }
   struct State1 { float r4; };
-  __shared__ State1 shared1[4];
   auto merge1 = [&](const State1& a, const State1& b) {
     State1 c;
     c.r4 = a.r4 + b.r4;
     return c;
   };
+  __shared__ State1 shared1[4];
   const State1 all1 = nt_reduce<4>(State1{r4}, merge1, shared1);
   r4 = all1.r4;
   const float ru2 = rsqrtf(((r4 * 0.0125f) + 1e-05f));

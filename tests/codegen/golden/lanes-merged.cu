@@ -9,6 +9,15 @@ template <class T> NT_DEV T nt_min_int(T a, T b) { return a < b ? a : b; }
 NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 // two values in one register, the first in the low half
 NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
 NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
@@ -78,6 +87,7 @@ template <int GROUPS, int LANES, class S, class F> NT_DEV S nt_meet(S s, F merge
 //     write lse[n] = t9 as f32
 extern "C" __global__ void __launch_bounds__(256, 4) merged(
     const float* __restrict__ p_top, const float* __restrict__ p_part, const float* __restrict__ p_weight, nt_u16* __restrict__ p_o, float* __restrict__ p_lse) {
+  nt_overlap();
   const int group = threadIdx.x / 64;
   const nt_i64 place = (nt_i64)blockIdx.x * 64 + threadIdx.x % 64;
   const bool live = place < 160LL;

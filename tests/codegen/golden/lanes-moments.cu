@@ -4,6 +4,15 @@ typedef unsigned char nt_u8;
 typedef long long nt_i64;
 #define NT_DEV __device__ __forceinline__
 template <class T> NT_DEV T nt_min_int(T a, T b) { return a < b ? a : b; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
 NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
@@ -72,6 +81,7 @@ template <int GROUPS, int LANES, class S, class F> NT_DEV S nt_meet(S s, F merge
 //     write var[e, n] = t8 as f32
 extern "C" __global__ void __launch_bounds__(512, 2) middlevar(
     const nt_u16* __restrict__ p_x, float* __restrict__ p_mu, float* __restrict__ p_var) {
+  nt_overlap();
   const int group = threadIdx.x / 32;
   const nt_i64 place = (nt_i64)blockIdx.x * 32 + threadIdx.x % 32;
   const bool live = place < 64LL;

@@ -6,6 +6,15 @@ typedef long long nt_i64;
 NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 // two values in one register, the first in the low half
 NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -96,6 +105,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         write y[n, c] = t0 as bf16
 extern "C" __global__ void __launch_bounds__(256, 4) ln(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
+  nt_overlap();
   const int t = threadIdx.x % 32;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 8 + threadIdx.x / 32;
   const bool live = place < 23LL;
@@ -103,11 +113,15 @@ extern "C" __global__ void __launch_bounds__(256, 4) ln(
   const int i_n = (int)(row);
   float r3 = 0.0f;
   nt_vec<8> v_t4[3];
+  nt_vec<8> v_t9[3];
+  nt_vec<8> v_t10[3];
   const int ru0 = i_n * 300;
   #pragma unroll
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 32) * 4;
     v_t4[i] = c0 < 300 ? nt_load<8, false>(p_x + ru0 + c0) : nt_zeros<8>();
+    v_t9[i] = c0 < 300 ? nt_load<8, true>(p_w + c0) : nt_zeros<8>();
+    v_t10[i] = c0 < 300 ? nt_load<8, true>(p_b + c0) : nt_zeros<8>();
   }
   #pragma unroll
   for (int i = 0; i < 3; i++) {
@@ -120,12 +134,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) ln(
     }
   }
   struct State0 { float r3; };
-  __shared__ State0 shared0[8];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r3 = a.r3 + b.r3;
     return c;
   };
+  __shared__ State0 shared0[8];
   const State0 all0 = nt_reduce<32>(State0{r3}, merge0, shared0);
   r3 = all0.r3;
   float r6 = 0.0f;
@@ -142,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) ln(
     }
   }
   struct State1 { float r6; };
-  __shared__ State1 shared1[8];
   auto merge1 = [&](const State1& a, const State1& b) {
     State1 c;
     c.r6 = a.r6 + b.r6;
     return c;
   };
+  __shared__ State1 shared1[8];
   const State1 all1 = nt_reduce<32>(State1{r6}, merge1, shared1);
   r6 = all1.r6;
   const float ru2 = rsqrtf(((r6 * 0.0033333334f) + 1e-05f));
@@ -156,12 +170,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) ln(
   for (int i = 0; i < 3; i++) {
     const int c0 = (t + i * 32) * 4;
     if (c0 < 300) {
-      const auto w_t9 = nt_load<8, true>(p_w + c0);
-      const auto w_t10 = nt_load<8, true>(p_b + c0);
       float o_y[4];
       #pragma unroll
       for (int e = 0; e < 4; e++) {
-        o_y[e] = (((((nt_get_bf16(v_t4[i], e)) - ru1) * ru2) * (nt_get_bf16(w_t9, e))) + (nt_get_bf16(w_t10, e)));
+        o_y[e] = (((((nt_get_bf16(v_t4[i], e)) - ru1) * ru2) * (nt_get_bf16(v_t9[i], e))) + (nt_get_bf16(v_t10[i], e)));
       }
       if (live) nt_store<8>(p_y + ru3 + c0, nt_pack_bf16<4>(o_y));
     }

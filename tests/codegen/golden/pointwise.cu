@@ -15,6 +15,15 @@ NT_DEV float nt_f32_of_bf16(nt_u16 x) { return __uint_as_float((nt_u32)x << 16);
 NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x)); return r; }
 // two values in one register, the first in the low half
 NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 NT_DEV void nt_ld16(nt_u32* r, const void* p) { asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
 NT_DEV void nt_ld16_kept(nt_u32* r, const void* p) { asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "l"(p)); }
@@ -62,6 +71,7 @@ template <int V> NT_DEV nt_vec<2 * V> nt_pack_bf16(const float* f) {
 //     write z[n, m] = t0 as bf16
 extern "C" __global__ void __launch_bounds__(256) pw(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_b, const nt_u16* __restrict__ p_y, nt_u16* __restrict__ p_z) {
+  nt_overlap();
   __shared__ __align__(16) nt_u16 s_t3[64][66];
   const int o_n = (int)(blockIdx.x / 2u % 1u) * 64;
   const int o_m = (int)(blockIdx.x / 1u % 2u) * 64;

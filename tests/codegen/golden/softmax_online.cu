@@ -13,6 +13,15 @@ NT_DEV nt_u16 nt_bf16_of_f32(float x) { nt_u16 r; asm("cvt.rn.bf16.f32 %0, %1;" 
 NT_DEV nt_u32 nt_bf16x2_of_f32(float lo, float hi) { nt_u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 // what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
 NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -98,6 +107,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //         write y[n, c] = t0 as bf16
 extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     const nt_u16* __restrict__ p_x, nt_u16* __restrict__ p_y) {
+  nt_overlap();
   const int t = threadIdx.x % 128;
   const nt_i64 place = (nt_i64)(blockIdx.x) + threadIdx.x / 128;
   const bool live = place < 37LL;
@@ -135,13 +145,13 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     }
   }
   struct State0 { float r2; float r5; };
-  __shared__ State0 shared0[4];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r2 = nt_max(a.r2, b.r2);
     c.r5 = nt_repair(a.r5, (nt_ex2(((a.r2 - c.r2) * 1.442695f)))) + nt_repair(b.r5, (nt_ex2(((b.r2 - c.r2) * 1.442695f))));
     return c;
   };
+  __shared__ State0 shared0[4];
   const State0 all0 = nt_reduce<128>(State0{r2, r5}, merge0, shared0);
   r2 = all0.r2;
   r5 = all0.r5;

@@ -8,6 +8,15 @@ NT_DEV float nt_max(float a, float b) { float r; asm("max.NaN.f32 %0, %1, %2;" :
 NT_DEV float nt_ex2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 // what was summed so far, brought to a new reference; a factor of 0 drops it, NaN included
 NT_DEV float nt_repair(float sum, float factor) { return factor == 0.f ? 0.f : sum * factor; }
+// Where launches overlap (sm_90, programmatic dependent launch): what the launches before this one
+// wrote is there, and the next one may begin. It may not before, or its caches could hold what the
+// launch before this one has read. Elsewhere, and where this launch began alone, nothing.
+NT_DEV void nt_overlap() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 template <int B> struct nt_vec { nt_u32 x[(B + 3) / 4]; };
 template <int B> NT_DEV nt_vec<B> nt_zeros() {
   nt_vec<B> r;
@@ -81,6 +90,7 @@ template <int THREADS, class S, class F> NT_DEV S nt_reduce(S s, F merge, S* sha
 //     write spread[n] = t12 as f32
 extern "C" __global__ void __launch_bounds__(128, 8) weighted(
     const float* __restrict__ p_x, const float* __restrict__ p_y, float* __restrict__ p_mean, float* __restrict__ p_spread) {
+  nt_overlap();
   const int t = threadIdx.x % 64;
   const nt_i64 place = (nt_i64)(blockIdx.x) * 2 + threadIdx.x / 64;
   const bool live = place < 6LL;
@@ -137,7 +147,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) weighted(
     }
   }
   struct State0 { float r1; float r4; float r8; float r10; };
-  __shared__ State0 shared0[4];
   auto merge0 = [&](const State0& a, const State0& b) {
     State0 c;
     c.r1 = nt_max(a.r1, b.r1);
@@ -148,6 +157,7 @@ extern "C" __global__ void __launch_bounds__(128, 8) weighted(
     c.r10 = (nt_repair(a.r10, (expf((a.r1 - c.r1)))) + ((a.r8 == 0.0f) ? 0.0f : (((expf((a.r1 - c.r1))) * a.r8) * (mg0 * mg0)))) + (nt_repair(b.r10, (expf((b.r1 - c.r1)))) + ((b.r8 == 0.0f) ? 0.0f : (((expf((b.r1 - c.r1))) * b.r8) * (mg1 * mg1))));
     return c;
   };
+  __shared__ State0 shared0[4];
   const State0 all0 = nt_reduce<64>(State0{r1, r4, r8, r10}, merge0, shared0);
   r1 = all0.r1;
   r4 = all0.r4;
