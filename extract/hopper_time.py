@@ -52,6 +52,9 @@ PANEL_STEP = 0.08e-6  # of a product's step: its barriers, and the first product
 TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
 DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are twice as long
 TRIPLE = 0.88  # time of a chain of three warpgroups where pointwise work is longer than products
+# of a chain's time, added where a step has 64 columns in place of 128: products of 64 columns read
+# as many bytes of shared memory for a cycle as there are, and a step's fixed costs count twice
+NARROW = 0.2
 RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
 STORE = 0.3e-6  # seconds of a product's tile besides its main loop
 STORED = 2.2e11  # bytes a second that one multiprocessor stores by the copy engine
@@ -207,6 +210,7 @@ class _Pricing:
         bare = (1 - share) * shorter / steps  # of the first step and the last product
         third = (self.budget.consumers > 2) & (compute > multiply)
         many = np.where(self._double(), DOUBLE, np.where(third, TRIPLE, 1))
+        many = many * (1 + NARROW * np.maximum(0, 128 - self.tiles[stream]) / 64)
         found: Vector = (longer + share * shorter) * many + bare + TILE + ragged + STEP * steps
         return found
 

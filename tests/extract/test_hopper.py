@@ -78,6 +78,28 @@ def test_predictions_are_within_15_percent_of_what_was_measured(name: str) -> No
     assert 0.85 * low <= flops / prediction.seconds / TERA <= 1.15 * high
 
 
+# the fastest of all tiles that were tried on an H200: (rows, keys) of a step
+FASTEST: dict[str, tuple[Outputs, tuple[int, int]]] = {
+    "512": (heads(512, 128), (128, 128)),
+    "causal 512": (heads(512, 128, causal=True), (128, 128)),
+    "causal 2k": (heads(2048, 128, causal=True), (128, 128)),
+    "softcap 4k": (heads(4096, 128, score=softcap), (128, 128)),
+    "window 4k": (heads(4096, 128, causal=True, window=1024), (128, 128)),
+    "width 64, 512": (heads(512, 64), (192, 128)),
+    "width 64, 4k": (heads(4096, 64), (192, 128)),
+    "width 64, causal 512": (heads(512, 64, causal=True), (128, 128)),
+    "width 64, causal 1k": (heads(1024, 64, causal=True), (128, 128)),
+}
+
+
+@pytest.mark.parametrize("name", FASTEST)
+def test_the_best_tiles_are_those_measured_to_be(name: str) -> None:
+    outputs, wanted = FASTEST[name]
+    (part, _), *_ = price(outputs, HOPPER).ranked(1)
+    tiles = {a.family: t for a, t in part.tiles.items()}
+    assert (tiles["t"], tiles["s"]) == wanted
+
+
 def seconds(outputs: Outputs) -> float:
     return price(outputs, HOPPER).best()
 
