@@ -40,7 +40,9 @@ ELEMENT = {
     "bool": "nt_u8",
 }
 _RESERVED_START = ("nt_", "__")
-_CONSTANT = re.compile(r"\s*const (?:int|bool|nt_u32|nt_i64) (\w+) = [^,;]*;$")
+_CONSTANT = re.compile(
+    r"\s*const (?:int|bool|float|double|nt_u32|nt_i64) (\w+) = (?!.*atomic)[^,;]*;$"
+)
 
 
 def identifier(name: str) -> str:

@@ -15,13 +15,13 @@ from nautile.codegen.kernel_text import (
     comment,
     identifier,
     parameters,
+    pruned,
     scalar_store,
     wide_offset,
 )
 from nautile.codegen.rows.accesses import Access
 from nautile.codegen.rows.states import start
 from nautile.codegen.source import CudaKernel
-from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import (
     Fold,
     Loop,
@@ -63,7 +63,7 @@ class _Emitter(Folds, Sums):
             *comment(self.program),
             f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}(',
             f"    {parameters(inputs, outputs)}) {{",
-            *tidied(self.body),
+            *pruned(self.body),
             "}",
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh", "general.cuh")

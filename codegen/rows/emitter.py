@@ -12,6 +12,7 @@ from nautile.codegen.kernel_text import (
     identifier,
     indented,
     parameters,
+    pruned,
     scalar_store,
     wide_offset,
 )
@@ -26,7 +27,6 @@ from nautile.codegen.rows.strided import emit_strided
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.rows.transposed import cross_axis, emit_transposed
 from nautile.codegen.source import CudaKernel
-from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
@@ -125,7 +125,7 @@ class RowEmitter(Reader):
             *comment(self.rows.program),
             f'extern "C" __global__ void {bounds} {identifier(self.name)}(',
             f"    {signature}) {{",
-            *tidied(self.body),
+            *pruned(self.body),
             "}",
         ]
         headers = ("scalar.cuh", "copy.cuh", "sm90.cuh", "rows.cuh")

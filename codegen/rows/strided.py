@@ -15,6 +15,7 @@ from nautile.codegen.kernel_text import (
     indented,
     parameters,
     pointer,
+    pruned,
     scalar_store,
     wide_offset,
 )
@@ -38,7 +39,6 @@ from nautile.codegen.rows.strided_reading import (
 )
 from nautile.codegen.rows.structure import Pass, RowProgram
 from nautile.codegen.source import CudaKernel
-from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import Fold, Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
@@ -95,7 +95,7 @@ class _Emitter(StridedReader):
             *comment(self.rows.program),
             f'extern "C" __global__ void __launch_bounds__({g.bounds}) {name}(',
             f"    {parameters(inputs, outputs)}) {{",
-            *tidied(self.body),
+            *pruned(self.body),
             "}",
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")

@@ -20,6 +20,7 @@ from nautile.codegen.kernel_text import (
     indented,
     parameters,
     pointer,
+    pruned,
     scalar_load,
     scalar_store,
     wide_offset,
@@ -28,7 +29,6 @@ from nautile.codegen.kernel_text import (
 from nautile.codegen.rows.accesses import Access, split_axis
 from nautile.codegen.rows.structure import RowProgram
 from nautile.codegen.source import CudaKernel
-from nautile.codegen.tidy import tidied
 from nautile.codegen.tile import Ref, Tile, Write
 from nautile.codegen.types import CPP, carrier
 from nautile.errors import LoweringError
@@ -132,7 +132,7 @@ class _Emitter:
             *comment(self.rows.program),
             f'extern "C" __global__ void __launch_bounds__({_THREADS}) {name}(',
             f"    {parameters(inputs, outputs)}) {{",
-            *tidied(self.body),
+            *pruned(self.body),
             "}",
         ]
         source = inline("\n".join(text) + "\n", "scalar.cuh", "rows.cuh")

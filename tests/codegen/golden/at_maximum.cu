@@ -108,7 +108,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) extreme(
     v_t2[i] = c0 < 150 ? nt_load<8, false>(p_x + ru0 + c0) : nt_zeros<8>();
     v_t6[i] = c0 < 150 ? nt_load<4, false>(p_y + ru1 + c0) : nt_zeros<4>();
   }
-  const int r0_before = r0;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int c0 = (t + i * 64) * 2;

@@ -155,7 +155,6 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(256, 3) s
     const int c0 = (first + t + i * 256) * 8;
     v_t3[i] = nt_load<16, false>(p_x + ru0 + c0);
   }
-  const float r2_before = r2;
   #pragma unroll
   for (int i = 0; i < 8; i++) {
     const int c0 = (first + t + i * 256) * 8;

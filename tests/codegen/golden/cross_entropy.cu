@@ -100,7 +100,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) ce(
     const int c0 = (t + i * 64) * 4;
     v_t2[i] = c0 < 500 ? nt_load<8, false>(p_x + ru0 + c0) : nt_zeros<8>();
   }
-  const float r1_before = r1;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int c0 = (t + i * 64) * 4;

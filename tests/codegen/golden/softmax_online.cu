@@ -122,7 +122,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) softonline(
     const int c0 = (t + i * 128);
     v_t3[i] = c0 < 201 ? nt_load<2, false>(p_x + ru0 + c0) : nt_zeros<2>();
   }
-  const float r2_before = r2;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int c0 = (t + i * 128);

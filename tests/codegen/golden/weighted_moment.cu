@@ -110,9 +110,6 @@ extern "C" __global__ void __launch_bounds__(128, 8) weighted(
     v_t2[i] = c0 < 170 ? nt_load<8, false>(p_x + ru0 + c0) : nt_zeros<8>();
     v_t7[i] = c0 < 170 ? nt_load<8, false>(p_y + ru1 + c0) : nt_zeros<8>();
   }
-  const float r1_before = r1;
-  const float r4_before = r4;
-  const float r8_before = r8;
   #pragma unroll
   for (int i = 0; i < 2; i++) {
     const int c0 = (t + i * 64) * 2;
