@@ -188,18 +188,27 @@ def main() -> int:
     chosen = [k for k in KINDS if options.only in k.name]
     worker = Worker()
     try:
-        found["kernels"] = list(_told(measured(k, worker) for k in chosen))
-        wide = (many(k, worker, options.candidates, options.threads) for k in chosen if k.many)
-        found["schedules"] = list(_told(wide))
+        found["kernels"] = list(_told(chosen, partial(measured, worker=worker)))
+        wide = partial(many, worker=worker, count=options.candidates, threads=options.threads)
+        found["schedules"] = list(_told([k for k in chosen if k.many], wide))
     finally:
         worker.close()
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     print(options.output)
-    return 0
+    wanted = len(chosen) + sum(k.many for k in chosen)
+    return 0 if len(found["kernels"]) + len(found["schedules"]) == wanted else 1
 
 
-def _told(rows: Iterator[Row]) -> Iterator[Row]:
-    for row in rows:
+def _told(kinds: Sequence[Kind], make: Callable[[Kind], Row]) -> Iterator[Row]:
+    """The rows of those that compile."""
+    from nautile.errors import NautileError
+
+    for kind in kinds:
+        try:
+            row = make(kind)
+        except NautileError as error:
+            print(f"{kind.name}: {error}", file=sys.stderr, flush=True)
+            continue
         whole, emit = row["whole"], row["emit"]
         print(f"{row['kind']:40} {whole['wall_s']:7.2f} s, {whole['cpu_s']:6.2f} s of processor"
               f" ({emit['cpu_s']:.2f} s to emit)", flush=True)  # fmt: skip
