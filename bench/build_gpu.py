@@ -65,7 +65,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("--only", default="", help="the cases whose name has this text")
+    parser.add_argument("--only", default="", help="the cases whose name has one of these texts")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--candidates", type=int, default=1, help="schedules of each kernel")

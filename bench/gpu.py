@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
     default = Path(os.environ.get("OUT") or HERE / "results") / "gpu.json"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("--only", default="", help="the cases whose name has this text")
+    parser.add_argument("--only", default="", help="the cases whose name has one of these texts")
     parser.add_argument("--peers", default="fast", help=f"{', '.join(LEVELS)}, or names")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=150.0, help="limit of the whole run")

@@ -36,10 +36,11 @@ CORPUS = (
 
 
 def cases(groups: Iterable[str], only: str = "") -> list[Case]:
-    """The cases of some groups whose names hold a text. KeyError for an unknown group."""
+    """The cases of some groups whose names hold a text, or one of several between commas. KeyError
+    for an unknown group."""
     found = [case for group in groups for case in GROUPS[group]()]
     unique = {(c.group, c.name): c for c in found}
-    return [c for c in unique.values() if only in c.name]
+    return [c for c in unique.values() if any(text in c.name for text in only.split(","))]
 
 
 def _heads(

@@ -31,3 +31,12 @@ def test_one_that_hangs_is_killed() -> None:
     began = time.monotonic()
     assert together(2, 1.0, command) == 1
     assert time.monotonic() - began < 20
+
+
+def test_cases_are_picked_by_texts() -> None:
+    from gpu.groups import cases
+
+    assert cases(["gemm"], "") == cases(["gemm"])
+    names = [c.name for c in cases(["gemm"], "gemm_rows,M8192")]
+    assert names == ["products-gemm-M8192-N8192-K8192", "products-gemm_rows-M4096-N4096-K4096"]
+    assert cases(["gemm"], "nothing") == []
