@@ -1,4 +1,4 @@
-"""Operands of the warpgroup path that are formed in registers, and folds beside its products.
+"""Operands of the warpgroup path that are formed on their way, and folds beside its products.
 
 A left operand that is no tensor of the operand's type (a cast, a product with factors of its row or
 depth, a gate), and a fold along the depth (a norm's sum of squares), are computed of elements that
@@ -20,12 +20,24 @@ from nautile.extract.shapes import depth_folds
 from nautile.extract.work import operation_cost
 from nautile.terms import Axis, Load, Reduce, Term
 
-__all__ = ["NOTHING", "PACKED", "Formed", "formed", "forms", "settles"]
+__all__ = [
+    "NOTHING",
+    "PACKED",
+    "Formed",
+    "conversion",
+    "converts",
+    "formed",
+    "forms",
+    "right_loads",
+    "settles",
+]
 
 PACKED = ("bf16", "f16")  # operands that registers hold in pairs
 # instructions of an element, by its bytes: its load from shared memory, its conversion
 UNPACK = {1: 2.0, 2: 2.0, 4: 4.0}
 PACK = 1.0  # those of an element that becomes an operand
+PAIRS = ("f8e4m3", "f8e5m2")  # types whose pairs one instruction widens
+CONVERT = {True: 1.5, False: 4.0}  # instructions of an element: loaded, widened, packed, stored
 LARGEST = 256  # positions of a depth that a warpgroup's registers hold at once
 BESIDE = 8.0  # those of an element of rows and depth that is read where it lies
 
@@ -33,11 +45,14 @@ BESIDE = 8.0  # those of an element of rows and depth that is read where it lies
 @dataclass(frozen=True, slots=True)
 class Formed:
     """What is formed of one body: the loads whose elements come as tiles, whether an operand is,
-    and instructions for each element of the rows and the depth."""
+    and instructions for each element of the rows and the depth; the loads of right operands, and
+    instructions for each of their elements."""
 
     held: frozenset[Load]
     operand: bool
     instructions: float
+    right: frozenset[Load] = frozenset()
+    converting: float = 0.0
 
 
 NOTHING = Formed(frozenset(), False, 0.0)
@@ -49,6 +64,30 @@ def forms(parts: tuple[Term, ...], row: Axis, deep: set[Axis], operand: str) -> 
     if plain or operand not in PACKED or any(reduces(t) for t in parts):
         return False
     return bool(_held(parts, row, deep))
+
+
+def converts(parts: tuple[Term, ...], across: Axis, deep: set[Axis], operand: str) -> bool:
+    """Whether the parts of a side without the rows are formed into an operand, by warps that do
+    nothing else, in slots of the ring from which products read."""
+    plain = len(parts) == 1 and isinstance(parts[0], Load) and parts[0].buffer.dtype == operand
+    if plain or operand not in PACKED or any(reduces(t) for t in parts):
+        return False
+    return bool(right_loads(parts, across, deep))
+
+
+def right_loads(parts: tuple[Term, ...], across: Axis, deep: set[Axis]) -> set[Load]:
+    """The tensors of a right operand that come as tiles, contiguous along either axis."""
+    tiled = deep | {across}
+    loads = (t for t in _loads(parts) if _elementwise(t, across, deep))
+    return {t for t in loads if comes(t, tiled, tiled)}
+
+
+def conversion(parts: tuple[Term, ...], across: Axis, deep: set[Axis]) -> float:
+    """Instructions for each element of a right operand that is formed."""
+    held = right_loads(parts, across, deep)
+    beside = sum(_elementwise(t, across, deep) for t in _loads(parts) - held)
+    pairs = len(parts) == 1 and all(t.buffer.dtype in PAIRS for t in held)
+    return CONVERT[pairs] + _operations(parts, deep) + len(parts) - 1 + BESIDE * beside
 
 
 def settles(parts: tuple[Term, ...], row: Axis, deep: set[Axis], operand: str) -> bool:

@@ -24,7 +24,7 @@ What is said here of terms, `nautile.codegen.sm90` says of tile programs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,16 @@ from nautile.extract.contractions import Contraction, reduces
 from nautile.extract.copied import ELEMENTS, WIDTHS, lies
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
-from nautile.extract.formed import NOTHING, Formed, formed, forms, settles
+from nautile.extract.formed import (
+    NOTHING,
+    Formed,
+    conversion,
+    converts,
+    formed,
+    forms,
+    right_loads,
+    settles,
+)
 from nautile.extract.norms import norm
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
 from nautile.terms import Axis, Load, Online, Reduce, Term
@@ -50,6 +59,7 @@ PANEL = 128  # bytes of a swizzled row, and of a step of a depth
 UNIT = 16  # what tiles are multiples of
 # registers of a thread for accumulators and packed operands, by consumer warpgroups
 REGISTERS = {1: 227, 2: 204, 3: 132}
+FORMING = 8  # of those, where warps beside the producer form operands
 LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
 TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups take in turn
 CLUSTER = 2  # blocks that bring what their tiles share together
@@ -67,7 +77,7 @@ class Warpgroups:
     """How the path sees a body: the row axis that warpgroups divide; for each contraction, the axis
     of its columns' tile; the axis that is streamed past a chain's rows (None without a chain); the
     depths that are walked, and in which steps; whether the rows are those that were columns; what
-    is formed in registers."""
+    is formed on its way; the operand type of each contraction."""
 
     row: Axis
     columns: Mapping[Term, Axis | None]
@@ -75,6 +85,7 @@ class Warpgroups:
     steps: Mapping[Axis, int]
     swapped: bool = False
     formed: Formed = NOTHING
+    operands: Mapping[Term, str] = field(default_factory=dict)
 
     @property
     def chain(self) -> bool:
@@ -84,8 +95,7 @@ class Warpgroups:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a block of each tiling takes: consumer warpgroups, blocks that bring shared operands
-    together (codegen.sm90.shape says when), whether warpgroups take tiles in turn,
+    """What a block of each tiling takes: consumer warpgroups, whether they take tiles in turn,
     registers of a thread for accumulators and packed operands, slots of the rings, bytes of a slot
     and of shared memory, whether results are stored by the copy engine, and whether all fits."""
 
@@ -141,7 +151,43 @@ def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | Non
     if walks is None:
         return None
     found = Warpgroups(row, columns, *walks, formed=made)
-    return found if all(_takes(c, found) for c in tensor) else None
+    found = replace(found, operands={c.root: _used(c, found) for c in tensor})
+    if not all(_takes(c, found) for c in tensor):
+        return None
+    return replace(found, formed=_with_rights(made, tensor, found))
+
+
+def _used(c: Contraction, own: Warpgroups) -> str:
+    """The type of the operands: 8-bit floats that are computed, or do not lie along the depth, are
+    multiplied as f16."""
+    if c.operand not in EIGHTS:
+        return c.operand
+    across, deep = own.columns[c.root], _deep(c, own)
+    for parts, free in c.sides:
+        tiled = deep | {own.row if own.row in free or across is None else across}
+        if len(parts) > 1 or not lies(parts[0], tiled, deep, c.operand):
+            return "f16"
+    return c.operand
+
+
+def _with_rights(made: Formed, tensor: list[Contraction], own: Warpgroups) -> Formed:
+    """With right operands that are formed on their way."""
+    loads: set[Load] = set()
+    most = 0.0
+    for c in tensor:
+        across, deep = own.columns[c.root], _deep(c, own)
+        for parts, free in c.sides:
+            if across is None or own.row in free:
+                continue
+            if converts(parts, across, deep, own.operands[c.root]):
+                loads |= right_loads(parts, across, deep)
+                most = max(most, conversion(parts, across, deep))
+    return replace(made, right=frozenset(loads), converting=most)
+
+
+def _deep(c: Contraction, own: Warpgroups) -> set[Axis]:
+    """The depths with a tile."""
+    return {a for a in c.axes if own.chain or own.steps[a] > 1}
 
 
 # ---- structure ---------------------------------------------------------------------------------
@@ -250,7 +296,8 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
     across = own.columns[c.root]
     if across is None:
         return False
-    deep = {a for a in c.axes if own.chain or own.steps[a] > 1}
+    deep, operand = _deep(c, own), own.operands[c.root]
+    walked = {own.stream, *own.steps}
     for parts, free in c.sides:
         tiled = deep | {own.row if own.row in free else across}
         if any(reduces(t) for t in parts):
@@ -258,7 +305,10 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
                 return False
         elif own.row in free and _forms(c, parts, own, deep):
             continue
-        elif len(parts) > 1 or not lies(parts[0], tiled, deep, c.operand):
+        elif own.row not in free and converts(parts, across, deep, operand):
+            if not free & walked:
+                return False
+        elif len(parts) > 1 or not lies(parts[0], tiled, deep, operand):
             return False
     return True
 
@@ -266,10 +316,11 @@ def _takes(c: Contraction, own: Warpgroups) -> bool:
 def _forms(c: Contraction, parts: tuple[Term, ...], own: Warpgroups, deep: set[Axis]) -> bool:
     """Whether a side with the rows is formed of elements; in a chain, once a tile in the place of
     some of them."""
-    if not forms(parts, own.row, deep, c.operand):
+    operand = own.operands[c.root]
+    if not forms(parts, own.row, deep, operand):
         return False
     stays = all(own.stream not in t.free for t in parts)
-    return not own.chain or (stays and settles(parts, own.row, deep, c.operand))
+    return not own.chain or (stays and settles(parts, own.row, deep, operand))
 
 
 # ---- tiles -------------------------------------------------------------------------------------
@@ -342,6 +393,7 @@ def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
 
 def _most(own: Warpgroups, consumers: Vector) -> Vector:
     most = np.select([consumers == n for n in REGISTERS], list(REGISTERS.values())).astype(float)
+    most = np.where((consumers > 1) & bool(own.formed.right), most - FORMING, most)
     return most if own.chain else np.where(consumers == 3, np.minimum(most, LAUNCHED - 1), most)
 
 
@@ -353,10 +405,11 @@ def _registers(
     packed = 0 * one
     for c in body.contractions.values():
         if any(reduces(t) for parts, _ in c.sides for t in parts):
-            packed = packed + product(c.axes, tiles, one) * WIDTHS[c.operand] / 2
+            width = WIDTHS[own.operands.get(c.root, c.operand)]
+            packed = packed + product(c.axes, tiles, one) * width / 2
     # sums of 8-bit products are kept beside those of one step
     sums = (
-        2 if not own.chain and any(c.operand in EIGHTS for c in body.contractions.values()) else 1
+        2 if not own.chain and any(o in EIGHTS for o in own.operands.values()) else 1
     )
     fragments = tiles[own.row] / (64 * consumers)
     # in a chain they are gone when the stream begins
@@ -404,18 +457,22 @@ def _bytes(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> tuple[V
     slot, stay = 0 * one, 0 * one
     walked = {own.stream, *own.steps}
     operands = {
-        t: c.operand
+        t: own.operands.get(c.root, c.operand)
         for c in body.contractions.values()
         for parts, _ in c.sides
         for t in parts
         if isinstance(t, Load) and len(parts) == 1
-    } | {t: t.buffer.dtype for t in own.formed.held}
+    } | {t: t.buffer.dtype for t in own.formed.held | own.formed.right}
     for load, operand in operands.items():
         width = ELEMENTS.get(operand, 2)
         inner = product(load.coordinates[-1].free, tiles, one)
         outer = product(load.free, tiles, one) / inner
         held = np.ceil(inner * width / PANEL) * PANEL * outer
-        if load.free & walked:
+        if load in own.formed.right:
+            raw = DTYPES[load.buffer.dtype].bytes
+            stay = stay + 2 * np.ceil(inner * raw / PANEL) * PANEL * outer
+            slot = slot + np.ceil(inner * 2 / PANEL) * PANEL * outer
+        elif load.free & walked:
             slot = slot + held
         else:
             stay = stay + held

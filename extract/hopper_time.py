@@ -45,6 +45,7 @@ COVERED = 0.15  # share of a step's pointwise work that longer products do not h
 LONE = 0.6  # the same where one warpgroup has nobody to take turns with
 # share of a step's work on elements that products do not hide, or the reverse: of folds beside
 # them, and of their operands, for which they wait (4096^3 on an H200: 1.07, 1.10 times the product)
+FORMERS = 3  # warps that form right operands
 UNHIDDEN = {False: 0.25, True: 0.45}
 ISSUE = 0.7  # instructions a cycle of a scheduler that forms operands
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
@@ -100,7 +101,8 @@ class _Pricing:
             work = products(n, c)
             flops = flops + work * self._within_extents(c)
             units = (64, 8) if self.own.row in c.rows else (8, 64)
-            tensor = tensor + work * padding(n, c, *units, 16) / d.rate(c.operand, "wgmma")
+            used = self.own.operands.get(c.root, c.operand)
+            tensor = tensor + work * padding(n, c, *units, 16) / d.rate(used, "wgmma")
         traffic = moved(n, d, self.one * d.sms)
         seconds, demand = self._time(tensor, vector, special, traffic)
         registers = 128 * ((b.consumers + 1) * 24 + b.consumers * b.registers)
@@ -125,7 +127,7 @@ class _Pricing:
         multiply, fma = tensor * share, 2 * vector / d.fp32 * share
         functions = special / d.special * share
         time = self._chain if self.own.chain else self._product
-        tile = time(multiply, fma + functions)
+        tile = np.maximum(time(multiply, fma + functions), self._convert())
         rounds = self._rounds()
         reach = np.minimum(self._reach(), 1)
         dram = ((traffic.reads + traffic.writes) / d.memory_bandwidth + traffic.ragged) / reach
@@ -180,6 +182,17 @@ class _Pricing:
         )
         found: Vector = np.where(self.budget.in_turn, turns, together)
         return found
+
+    def _convert(self) -> Vector:
+        """Seconds of one tile's right operands that warps of their own form."""
+        own, total = self.own, self.one * 0
+        for load in own.formed.right:
+            columns = product(load.free - {own.stream, *own.steps}, self.tiles, self.one)
+            depth = 1
+            for axis in {own.stream, *own.steps} & load.free:
+                depth *= axis.extent if axis is not None else 1
+            total = total + columns * depth
+        return total * own.formed.converting / (FORMERS * 32 * self.device.clock * ISSUE)
 
     def _formed_elsewhere(self) -> dict[Term, int]:
         """What `_form` counts: the work on elements of rows and a depth that is walked."""

@@ -260,6 +260,20 @@ NT_DEV void nt_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "mem
 
 NT_DEV void nt_wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
+// -- pairs of 8-bit floats as f16, which holds them ------------------------------------------------
+
+NT_DEV nt_u32 nt_f16x2_of_f8e4m3x2(nt_u16 pair) {
+  nt_u32 v;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(pair));
+  return v;
+}
+
+NT_DEV nt_u32 nt_f16x2_of_f8e5m2x2(nt_u16 pair) {
+  nt_u32 v;
+  asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(v) : "h"(pair));
+  return v;
+}
+
 // Ties a value to this point of the program: ptxas otherwise moves the next wait for wgmma above the
 // value's computation. The store happens for one pattern of bits only, a NaN that no arithmetic makes
 // (a test such as x < 0 would not do: ptxas knows that sums of exponentials are not negative).

@@ -8,9 +8,10 @@ from nautile.codegen.source import TensorMap
 from nautile.dtypes import DTYPES
 from nautile.terms import Axis, Index, Term
 
-__all__ = ["PANEL_BYTES", "SWIZZLE_ROWS", "Accumulator", "Box", "Geometry", "Ring"]
+__all__ = ["FORMERS", "PANEL_BYTES", "SWIZZLE_ROWS", "Accumulator", "Box", "Geometry", "Ring"]
 
 PANEL_BYTES = 128
+FORMERS = 3  # warps of the producer's warpgroup that form operands: all but the copying thread's
 SWIZZLE_ROWS = 8  # of 128 bytes: one period of the swizzle
 
 
@@ -51,6 +52,7 @@ class Box:
     of the tile's first element in the map, fastest first; a panel is one load, `inner` further. Of
     the rows only the first `come` are brought: the others hold whatever lay there, and what is made
     of them lies outside the extents. (Rows beyond a view cost the copy engine some 3 ns each.)
+    A box that is `formed` is filled by the formers' warps, from others.
     Of a box that is the same for `blocks` of a cluster each brings its part of the rows, to all."""
 
     name: str
@@ -64,6 +66,7 @@ class Box:
     come: int
     offset: int = 0
     blocks: int = 1
+    formed: bool = False
 
     @property
     def inside(self) -> frozenset[Axis]:
@@ -105,7 +108,8 @@ class Box:
 class Ring:
     """`stages` slots of `slot_bytes` at `offset` in shared memory; barriers of 8 bytes at
     `barriers`: full[stages], then empty[stages]. A ring that `stays` is filled once a tile. Warps
-    of so many `blocks` of a cluster release a slot, each at every one of them."""
+    of so many `blocks` of a cluster release a slot, each at every one of them. A `raw` ring is read
+    by the formers."""
 
     name: str
     stages: int
@@ -116,11 +120,17 @@ class Ring:
     arrivals: int
     stays: bool = False
     blocks: int = 1
+    raw: bool = False
+
+    @property
+    def formers(self) -> int:
+        """Warps that fill a slot besides the copy engine."""
+        return FORMERS if any(b.formed for b in self.boxes) else 0
 
     @property
     def bytes(self) -> int:
         """Bytes that TMA brings into a slot."""
-        return sum(b.brought for b in self.boxes)
+        return sum(b.brought for b in self.boxes if not b.formed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,16 @@ from nautile.codegen.sm90.memory import (
 from nautile.codegen.sm90.store import coordinates
 from nautile.terms import Index
 
-__all__ = ["advance", "fill", "release", "skip", "turn"]
+__all__ = ["advance", "arrive", "fill", "release", "skip", "turn"]
 
 
 def fill(ctx: Context, ring: Ring) -> None:
     full = ctx.barrier(ring, "full")
-    if not ring.boxes:
+    if not ring.bytes:
         ctx.emit(f"nt_barrier_arrive({full});")
         return
     ctx.emit(f"nt_barrier_expect({full}, {ring.bytes});")
-    for box in ring.boxes:
+    for box in (b for b in ring.boxes if not b.formed):
         for panel in range(box.panels):
             _load(ctx, ring, box, panel, full)
 
@@ -43,6 +43,12 @@ def _load(ctx: Context, ring: Ring, box: Box, panel: int, full: str) -> None:
         name, ranks = f"nt_tma_spread_{len(box.places)}d", f", {(1 << box.blocks) - 1}"
     at = coordinates(ctx, box.places, moved)
     ctx.emit(f"{name}({' + '.join(parts)}, &{ctx.maps[box.map]}, {full}{ranks}, {at});")
+
+
+def arrive(ctx: Context, ring: Ring) -> None:
+    """A warp's writes are seen by products before its arrival is."""
+    ctx.emit("nt_async_fence();", "__syncwarp();")
+    ctx.emit(f"if (lane == 0) nt_barrier_arrive({ctx.barrier(ring, 'full')});")
 
 
 def advance(ctx: Context, ring: Ring) -> None:

@@ -29,23 +29,24 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
-from nautile.codegen.sm90.place import elements, takes
+from nautile.codegen.sm90.place import box, elements, floats, takes
 from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Tile
-from nautile.codegen.types import carrier, dtype_of
-from nautile.terms import Apply, Axis, Cast, Load, Term, children, transform, walk
+from nautile.terms import Axis, Cast, Load, Term, transform, walk
 
 __all__ = ["formed"]
 
 PACKED = ("bf16", "f16")  # operands that registers hold in pairs
+EIGHTS = ("f8e4m3", "f8e5m2")
 
 
 def formed(structure: Structure) -> Structure:
     """The same program with such operands and folds as values of registers; itself where it has
     none. UnsupportedError where elements cannot come so."""
+    structure = replace(structure, contractions=_widened(structure))
     lefts = [
         c
         for c in structure.contractions.values()
-        if c.operand in PACKED and not takes(structure, c)
+        if c.operand in PACKED and not takes(structure, c, c.left)
     ]
     found = statements(structure.program.body)
     folds = [s for s in found if isinstance(s, Fold) and structure.folded(s) is not None]
@@ -62,6 +63,26 @@ def formed(structure: Structure) -> Structure:
         deep={},
         reformed=made.reformed,
     )
+
+
+def _widened(structure: Structure) -> dict[str, Contraction]:
+    """Products of 8-bit floats that the tensor cores do not take so (a computed operand, a right
+    one whose depth is not contiguous) are products of f16, which holds those."""
+    return {
+        name: replace(c, operand="f16") if c.operand in EIGHTS and not _eights(structure, c) else c
+        for name, c in structure.contractions.items()
+    }
+
+
+def _eights(structure: Structure, c: Contraction) -> bool:
+    if structure.operand(c.left.name) is None:
+        return False
+    try:
+        box(structure, c, c.right.name, c.column)
+        box(structure, c, c.left.name, structure.row)
+    except UnsupportedError:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -135,8 +156,8 @@ class _Forming:
         }
         taken = {*self.homes.values(), *plain}
         for load in (t for t in walk(value) if isinstance(t, Load) and t in raws):
-            box = elements(self.structure, load, c.axis)
-            fits = box is not None and (box.element, box.inner) == (c.operand, c.axis)
+            there = elements(self.structure, load, c.axis)
+            fits = there is not None and (there.element, there.inner) == (c.operand, c.axis)
             if fits and load not in taken:
                 return load
         raise UnsupportedError(f"{c.left.name} stays, and has no place")
@@ -183,7 +204,7 @@ class _Forming:
         self, value: Term, depth: Axis, raws: dict[Load, Tile], done: list[Statement]
     ) -> Term:
         """The value with tiles of registers for the loads that boxes bring."""
-        row, whole = self.structure.row, _floats(value)
+        row, whole = self.structure.row, floats(value)
         for load in dict.fromkeys(t for t in walk(value) if isinstance(t, Load)):
             if load in raws or load not in whole or not {row, depth} <= load.free:
                 continue
@@ -202,28 +223,3 @@ class _Forming:
 def _held(load: Load) -> str:
     """The type of an element in registers: integers of a byte are floats there, exactly."""
     return "f32" if load.buffer.dtype == "i8" else load.buffer.dtype
-
-
-def _floats(value: Term) -> set[Term]:
-    """The loads of floats, and those of integers of a byte that nothing but float arithmetic
-    reads."""
-    loads = {t for t in walk(value) if isinstance(t, Load)}
-    readers: dict[Term, list[Term]] = {t: [] for t in loads}
-    for term in walk(value):
-        for child in children(term):
-            if child in readers:
-                readers[child].append(term)
-    return {t for t in loads if carrier(t.buffer.dtype) == "f32" or _as_float(t, readers[t])}
-
-
-def _as_float(load: Load, readers: list[Term]) -> bool:
-    if load.buffer.dtype != "i8":
-        return False
-    return all(
-        (isinstance(r, Cast) and carrier(r.dtype) == "f32")
-        or (isinstance(r, Apply) and r.operation in _EXACT and dtype_of(r) == "f32")
-        for r in readers
-    )
-
-
-_EXACT = ("mul", "add", "sub", "div", "neg")

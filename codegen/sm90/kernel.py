@@ -22,15 +22,19 @@ from nautile.codegen.memory import (
 from nautile.codegen.sm80.context import STORED
 from nautile.codegen.sm90 import elements, pointwise
 from nautile.codegen.sm90.ahead import ahead
+from nautile.codegen.sm90.boxes import FORMERS
 from nautile.codegen.sm90.context import Context, context_of
-from nautile.codegen.sm90.cursors import advance, fill, release, skip, turn
+from nautile.codegen.sm90.convert import convert
+from nautile.codegen.sm90.cursors import advance, arrive, fill, release, skip, turn
 from nautile.codegen.sm90.expectation import expected
 from nautile.codegen.sm90.grid import block_count, handed_on, named, number_of, origins
 from nautile.codegen.sm90.memory import (
     Advance,
     Ahead,
+    Arrive,
     Begin,
     CommitGroup,
+    Convert,
     Fence,
     Fill,
     Form,
@@ -89,9 +93,10 @@ def print_kernel(program: RoleProgram, close: Close | None = None) -> CudaKernel
     name = f"k_{identifier(program.name)}"
     head = _section(ctx, lambda: _prelude(ctx, name, reads, writes, counters))
     producer = _section(ctx, lambda: _producer(ctx))
+    former = _section(ctx, lambda: _former(ctx))
     end = () if close is None else (close, own)
     consumer = _section(ctx, lambda: _consumer(ctx, *end))
-    text = "\n".join([*head, *pruned(producer), *pruned(consumer), "}"]) + "\n"
+    text = "\n".join([*head, *pruned(producer), *pruned(former), *pruned(consumer), "}"]) + "\n"
     notes = "".join(f"// {line}\n" for line in show_memory(program).splitlines())
     used = wrappers(ctx.products.values(), ctx.waits.values())
     full = inline(f"{used}\n{BODY}\n{notes}{text}", *_HEADERS)
@@ -154,7 +159,7 @@ def _prelude(
         several = ring.stages > 1
         ctx.emit(f"for (int i = 0; i < {ring.stages}; i++) {{") if several else None
         at = " + 8 * i" * several
-        ctx.emit(f"nt_barrier_init(full_{ring.name}{at}, 1);")
+        ctx.emit(f"nt_barrier_init(full_{ring.name}{at}, {1 + ring.formers});")
         ctx.emit(f"nt_barrier_init(empty_{ring.name}{at}, {ring.arrivals * ring.blocks});")
         ctx.emit("}") if several else None
     ctx.emit("nt_barrier_init_done();", "}")
@@ -172,6 +177,14 @@ def _producer(ctx: Context) -> None:
     ctx.emit("if (threadIdx.x == 0) {")
     _cursors(ctx, 1)
     _body(ctx, ctx.roles.producer)
+
+
+def _former(ctx: Context) -> None:
+    if ctx.roles.former:
+        ctx.emit(f"}} else if (warp >= {4 - FORMERS}) {{  // forms operands")
+        _cursors(ctx, 1)
+        ctx.emit(*[f"{ctx.parity(r)} = 0;" for r in ctx.roles.rings if r.raw])
+        _body(ctx, ctx.roles.former)
     ctx.emit("}")
 
 
@@ -235,6 +248,10 @@ def _operation(ctx: Context, op: Operation) -> None:
             ctx.emit(f"nt_barrier_wait({ctx.barrier(ring, 'full')}, {ctx.parity(ring)});")
         case Fill(ring):
             fill(ctx, ring)
+        case Convert():
+            convert(ctx, op)
+        case Arrive(ring):
+            arrive(ctx, ring)
         case Advance(ring):
             advance(ctx, ring)
         case Skip():
@@ -312,7 +329,8 @@ def _tiles(ctx: Context, op: Tiles) -> None:
         start, step = "blockIdx.x", "gridDim.x"
         if geometry.cluster > 1:
             start, step = (f"{each} / {geometry.cluster}" for each in (start, step))
-        if geometry.alternate and not any(isinstance(o, Fill) for o in operations(op.body)):
+        fills = any(isinstance(o, (Fill, Convert)) for o in operations(op.body))
+        if geometry.alternate and not fills:
             whole = step if step == "gridDim.x" else f"({step})"
             start, step = f"{start} + w * {whole}", f"{geometry.consumers} * {whole}"
         ctx.emit(f"for (int number = {start}; number < {total}; number += {step}) {{")

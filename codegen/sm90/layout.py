@@ -92,7 +92,8 @@ def _ring(ring: Ring) -> Iterator[str]:
         begins = [ring.offset + box.offset, ring.slot_bytes, box.panel_bytes]
         if any(at % _SWIZZLE_PERIOD for at in begins[: 2 + (box.panels > 1)]):
             yield f"panels of {box.name} are not aligned to {_SWIZZLE_PERIOD}"
-        yield from _box(box)
+        if not box.formed:
+            yield from _box(box)
     if inner > ring.slot_bytes:
         yield f"the boxes of {ring.name} exceed its slot"
 

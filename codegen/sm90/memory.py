@@ -1,8 +1,10 @@
 """Memory programs with warp roles: a producer warp that fills rings of slots by the copy engine
-(TMA), and consumer warpgroups that multiply, compute and store. The printer decides nothing.
+(TMA), and consumer warpgroups that multiply, compute and store; where right operands are computed
+on their way, warps that form them of what the copy engine brings. The printer decides nothing.
 
 ```
-RoleProgram ::= name, geometry, grid, tiles, rings, accumulators, fragments, producer, consumer
+RoleProgram ::= name, geometry, grid, tiles, rings, accumulators, fragments, producer, consumer,
+                former
 Ring        ::= stages of a slot that holds Boxes, with a full and an empty barrier a slot
 Box         ::= a tile as TMA brings it: panels of 128 bytes x rows, swizzled, and where it lies
 Accumulator ::= an array of registers; the values that lie in it are ranges of it, each from where
@@ -15,7 +17,9 @@ Operation   ::= Tiles(body, first)               the output tiles of this block,
                                                  block if given, `body` for each of the others
  producer     | WaitEmpty(ring)                  the slot at the ring's cursor is free
               | Fill(ring)                       expect its bytes; TMA loads of every box into it
- both         | Advance(ring)                    the cursor moves to the next slot
+ former       | Convert(target, ring, sources)   a box of the slot at the cursor, from other boxes
+              | Arrive(ring)                     the formers' part of the slot is there
+ all          | Advance(ring)                    the cursor moves to the next slot
               | Skip(ring, axes, others)         ... past the slots of other warpgroups' tiles
  consumer     | WaitFull(ring)                   the slot at the cursor has landed
               | Release(ring, age)               this warp no longer reads the slot `age` before the
@@ -73,9 +77,11 @@ __all__ = [
     "Accumulator",
     "Advance",
     "Ahead",
+    "Arrive",
     "Begin",
     "Box",
     "CommitGroup",
+    "Convert",
     "Fence",
     "Fill",
     "Form",
@@ -147,6 +153,23 @@ class WaitEmpty:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
+    ring: Ring
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """target = value over the axes of its box, rounded to the box's type; 0 past the extent of
+    `depth`. The loads of `sources` lie in boxes over the same axes, others where they lie."""
+
+    target: Box
+    ring: Ring
+    sources: tuple[tuple[Load, Box, Ring], ...]
+    value: Term
+    depth: Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
     ring: Ring
 
 
@@ -336,6 +359,8 @@ Operation = (
     | Stream
     | WaitEmpty
     | Fill
+    | Convert
+    | Arrive
     | Advance
     | Skip
     | WaitFull
@@ -390,6 +415,7 @@ class RoleProgram:
     blocks: int
     heavy_first: bool = False
     comments: tuple[str, ...] = field(default=())
+    former: tuple[Operation, ...] = field(default=())
 
 
 def operations(body: tuple[Operation, ...]) -> Iterator[Operation]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 __all__ = [
     "ALIGNMENT",
     "CONSUMER_REGISTERS",
+    "FORMER_REGISTERS",
     "LAUNCHED",
     "SHARED_LIMIT",
     "SPARE_REGISTERS",
@@ -30,6 +31,8 @@ LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: n
 # consumers -> registers of the producer's threads and of theirs (None: what a launch gives). Fewer
 # than 40 for the producer spill where its loop has bounds.
 CONSUMER_REGISTERS: dict[int, tuple[int, int] | None] = {1: None, 2: (40, 232), 3: (32, 160)}
+# the same where warps beside the producer form operands
+FORMER_REGISTERS: dict[int, tuple[int, int] | None] = {1: None, 2: (56, 224), 3: (56, 152)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,9 @@ class Options:
     `turns`: those that share a tile of a chain issue in turn, so that one multiplies while another
     computes; `dynamic`: tiles are drawn from a counter; `blocks`: how many are launched at most,
     the device's multiprocessors; `group` row tiles are walked together for the second-level
-    cache;
-    `ahead`: a chain's next tile begins before this one's end; `cluster`: so many blocks bring what
-    their tiles share together; `buffers`: staging buffers of 8 KiB a fragment; `midway`: a chain's
+    cache; `ahead`: a chain's next tile begins before this one's end; `cluster`: so many blocks
+    bring what their tiles share together (no faster on an H200: 0.96 to 1.00 times the rate);
+    `buffers`: staging buffers of 8 KiB a fragment, where results are stored; `midway`: a chain's
     second product is waited for in the midst of the next weights, by default where warpgroups are
     two: three hide more of it (measured: 2-3.5% won there, as much lost here)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nautile.codegen import closing
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.memory import Close, Pointwise, Store
-from nautile.codegen.sm90.memory import Mask, RoleProgram, StoreTile, Stream, operations
+from nautile.codegen.sm90.memory import Convert, Mask, RoleProgram, StoreTile, Stream, operations
 from nautile.codegen.source import TensorMap
 from nautile.terms import Buffer, Load, Term, walk
 
@@ -39,8 +39,15 @@ def pointers(program: RoleProgram, close: Close | None = None) -> tuple[list[Buf
         given = [t for t in terms if t is not None]
         reads.update((t.buffer, None) for t in walk(*given) if isinstance(t, Load))
 
-    for op in operations((*program.producer, *program.consumer)):
+    for op in operations((*program.producer, *program.consumer, *program.former)):
         match op:
+            case Convert(_, _, sources, value):
+                held = {load for load, _, _ in sources}
+                reads.update(
+                    (t.buffer, None)
+                    for t in walk(value)
+                    if isinstance(t, Load) and t not in held
+                )
             case Pointwise(_, value, whole):
                 note(value, whole)
             case Mask(_, keep, _):

@@ -17,12 +17,12 @@ from nautile.codegen.schedule.affine import ONE, coefficient, inside, offset
 from nautile.codegen.schedule.structure import Contraction, Structure, UnsupportedError
 from nautile.codegen.sm90.memory import PANEL_BYTES, Box
 from nautile.codegen.source import TensorMap
-from nautile.codegen.tile import Write
-from nautile.codegen.types import interval
+from nautile.codegen.tile import Tile, Write
+from nautile.codegen.types import carrier, dtype_of, interval
 from nautile.dtypes import DTYPES
-from nautile.terms import Axis, Cast, Const, Index, Load, Term
+from nautile.terms import Apply, Axis, Cast, Const, Index, Load, Term, children, walk
 
-__all__ = ["View", "box", "columns", "elements", "stored", "takes"]
+__all__ = ["View", "box", "columns", "elements", "floats", "sources", "stored", "takes"]
 
 ALIGNMENT = 16  # bytes: strides and starts of views
 LARGEST_BOX = 256
@@ -51,14 +51,34 @@ def box(structure: Structure, c: Contraction, name: str, outside: Axis) -> Box:
     return _box(structure, name, load, c.axis, outside)
 
 
-def takes(structure: Structure, c: Contraction) -> bool:
-    """Whether a left operand is one tensor of the operand's type, or computed from other
-    contractions; else it is formed of elements."""
-    value = structure.operand(c.left.name)
+def takes(structure: Structure, c: Contraction, tile: Tile) -> bool:
+    """Whether an operand is one tensor of the operand's type, or computed from other contractions;
+    else it is formed of elements."""
+    value = structure.operand(tile.name)
     if isinstance(value, Cast) and value.dtype == c.operand:
         value = value.argument
     plain = isinstance(value, Load) and value.buffer.dtype in ELEMENTS.get(c.operand, ())
     return value is None or plain
+
+
+def sources(
+    structure: Structure, c: Contraction, value: Term
+) -> tuple[tuple[Load, Box], ...]:
+    """The boxes of what a right operand is formed of, all over the same axes in one order."""
+    found: list[tuple[Load, Box]] = []
+    whole = floats(value)
+    for load in dict.fromkeys(t for t in walk(value) if isinstance(t, Load)):
+        if not {c.column, c.axis} <= load.free or load not in whole:
+            continue
+        try:
+            made = _box(structure, load.buffer.name, load, c.axis, c.column, any_order=True)
+        except UnsupportedError:
+            continue
+        if not found or (made.outer, made.inner) == (found[0][1].outer, found[0][1].inner):
+            found.append((load, made))
+    if not found:
+        raise UnsupportedError(f"no elements of {c.right.name} come as tiles")
+    return tuple(found)
 
 
 def elements(structure: Structure, load: Load, depth: Axis) -> Box | None:
@@ -69,12 +89,20 @@ def elements(structure: Structure, load: Load, depth: Axis) -> Box | None:
         return None
 
 
-def _box(structure: Structure, name: str, load: Load, depth: Axis, outside: Axis) -> Box:
+def _box(
+    structure: Structure,
+    name: str,
+    load: Load,
+    depth: Axis,
+    outside: Axis,
+    *,
+    any_order: bool = False,
+) -> Box:
     form = offset(load)
     inner = next((a for a in (depth, outside) if coefficient(form, a) == 1), None)
     if inner is None:
         raise UnsupportedError(f"{load.buffer.name} is contiguous along no axis of its tile")
-    if inner == outside and DTYPES[load.buffer.dtype].bytes != 2:
+    if inner == outside and DTYPES[load.buffer.dtype].bytes != 2 and not any_order:
         raise UnsupportedError(f"{load.buffer.dtype} operands must be contiguous along the depth")
     outer = outside if inner == depth else depth
     rows, columns = structure.width(outer), structure.width(inner)
@@ -184,3 +212,28 @@ def stored(structure: Structure, s: Write) -> View | None:
         return None
     coordinates = tuple(structure.inline(c) for c in s.coordinates)
     return _output(Load(s.buffer, coordinates), structure.row, column)
+
+
+def floats(value: Term) -> set[Term]:
+    """The loads of floats, and those of integers of a byte that nothing but float arithmetic
+    reads."""
+    loads = {t for t in walk(value) if isinstance(t, Load)}
+    readers: dict[Term, list[Term]] = {t: [] for t in loads}
+    for term in walk(value):
+        for child in children(term):
+            if child in readers:
+                readers[child].append(term)
+    return {t for t in loads if carrier(t.buffer.dtype) == "f32" or _as_float(t, readers[t])}
+
+
+def _as_float(load: Load, readers: list[Term]) -> bool:
+    if load.buffer.dtype != "i8":
+        return False
+    return all(
+        (isinstance(r, Cast) and carrier(r.dtype) == "f32")
+        or (isinstance(r, Apply) and r.operation in _EXACT and dtype_of(r) == "f32")
+        for r in readers
+    )
+
+
+_EXACT = ("mul", "add", "sub", "div", "neg")

@@ -26,6 +26,7 @@ from nautile.codegen.sm90.ahead import with_ahead
 from nautile.codegen.sm90.covered import check
 from nautile.codegen.sm90.memory import (
     Advance,
+    Arrive,
     Begin,
     CommitGroup,
     Fence,
@@ -49,7 +50,14 @@ from nautile.codegen.sm90.memory import (
     WaitGroup,
 )
 from nautile.codegen.sm90.midway import midway
-from nautile.codegen.sm90.options import CONSUMER_REGISTERS, LAUNCHED, SPARE_REGISTERS, Options
+from nautile.codegen.sm90.options import (
+    CONSUMER_REGISTERS,
+    FORMER_REGISTERS,
+    LAUNCHED,
+    SPARE_REGISTERS,
+    Options,
+)
+from nautile.codegen.sm90.place import takes
 from nautile.codegen.sm90.rings import Placement, cursor, place
 from nautile.codegen.sm90.shape import alone, geometry
 from nautile.codegen.sm90.streams import (
@@ -124,12 +132,15 @@ class _Planner:
             self.placement.words,
             min(tiles, self.options.blocks) // cluster * cluster,
             heavy_first(self.structure),
+            former=self._former(),
         )
 
     # -- geometry -----------------------------------------------------------------------------
 
     def _dynamic(self) -> bool:
-        if self.geometry.alternate:
+        if self.geometry.alternate or not all(
+            takes(self.structure, c, c.right) for c in self.structure.contractions.values()
+        ):
             return False
         return heavy_first(self.structure) if self.options.dynamic is None else self.options.dynamic
 
@@ -147,13 +158,18 @@ class _Planner:
         """What results are computed with comes early where products alone hold registers."""
         if not all(is_lagged(self.structure, n) for n in self.root.nests):
             return consumer
-        given = CONSUMER_REGISTERS[self.geometry.consumers]
+        given = self._given()
         held = self.values.registers() * self.geometry.fragments
         room = (given[1] if given else 255) - SPARE_REGISTERS - held
         return with_ahead(consumer, self.geometry, room)
 
+    def _given(self) -> tuple[int, int] | None:
+        """Registers of the producer's threads, which may form operands, and the consumers'."""
+        known = FORMER_REGISTERS if self.placement.raws else CONSUMER_REGISTERS
+        return known[self.geometry.consumers]
+
     def _registers(self) -> tuple[int, int] | None:
-        given = CONSUMER_REGISTERS[self.geometry.consumers]
+        given = self._given()
         held = self.values.registers() * self.geometry.fragments
         widest = max(a.registers for a in self.values.accumulators)
         if self.geometry.consumers == 3 and widest >= LAUNCHED:
@@ -185,11 +201,35 @@ class _Planner:
         """A stream that fills every slot of a nest, in the order in which it is read."""
         found: list[Operation] = []
         for item in nest.items:
-            ring = self.placement.ring(item) if isinstance(item, Batch) else None
-            if ring is not None:
-                found += [WaitEmpty(ring), Fill(ring), Advance(ring)]
+            rings = [self.placement.raw(item), self.placement.ring(item)] if (
+                isinstance(item, Batch)
+            ) else []
+            for ring in rings:
+                found += [WaitEmpty(ring), Fill(ring), Advance(ring)] if ring else []
             if isinstance(item, Nest):
                 found += self._fills(item)
+        return [self._stream(nest, (), found)] if found else []
+
+    # -- the formers ----------------------------------------------------------------------------
+
+    def _former(self) -> tuple[Operation, ...]:
+        """What forms right operands, in the order in which the producer fills slots."""
+        body = [s for nest in self.root.nests for s in self._forms(nest)]
+        return (Tiles("static", tuple(body), self.placement.stay),) if body else ()
+
+    def _forms(self, nest: Nest) -> list[Operation]:
+        found: list[Operation] = []
+        for item in nest.items:
+            if isinstance(item, Nest):
+                found += self._forms(item)
+            if not isinstance(item, Batch):
+                continue
+            ring, raw = self.placement.ring(item), self.placement.raw(item)
+            if ring is not None and raw is not None:
+                found += [WaitFull(raw), WaitEmpty(ring), *self.placement.converts(item)]
+                found += [Arrive(ring), Release(raw), Advance(raw), Advance(ring)]
+            elif ring is not None and any(b.formed for b in ring.boxes):
+                raise UnsupportedError("loops that form the same operand")
         return [self._stream(nest, (), found)] if found else []
 
     def _rings(self, nest: Nest) -> list[Ring]:
@@ -294,7 +334,8 @@ class _Planner:
         return [Clear(self.values.fragment(c.statement.target)) for c in found]
 
     def _promoted(self, nest: Nest, ring: Ring, batch: Batch) -> list[Operation]:
-        """Every block's sum by itself, added to the f32 sum under other warpgroups' products."""
+        """Every block's sum by itself, added to the f32 sum under other warpgroups' products: they
+        issue in turn, or all would add at once."""
         parts, promotes = self.values.parts(batch)
         issues, held = self.values.issues(parts, self.placement, "fresh", batch)
         take, free = cursor(ring)

@@ -28,7 +28,7 @@ class Producer(Role):
 
     def run(self) -> Iterator[str]:
         """All tiles, and the end of a dynamic order."""
-        for op in self.machine.program.producer:
+        for op in self.role():
             if not isinstance(op, Tiles):
                 raise ScheduleError(f"{type(op).__name__} outside the producer's tiles")
             for tile in range(len(self.machine.trips)):
@@ -39,20 +39,27 @@ class Producer(Role):
                 yield from self._empty(op.carrier)
                 self._fill(op.carrier, None, ())
 
+    def role(self) -> tuple[Operation, ...]:
+        """What the role does."""
+        return self.machine.program.producer
+
     def _body(self, body: tuple[Operation, ...], block: Block | None) -> Iterator[str]:
         for op in body:
             self.machine.steps += 1
-            match op:
-                case WaitEmpty(ring):
-                    yield from self._empty(ring)
-                case Fill(ring):
-                    self._fill(ring, block, tuple(b.name for b in ring.boxes))
-                case Advance():
-                    self.advance(op)
-                case Stream():
-                    yield from self._stream(op)
-                case _:
-                    raise ScheduleError(f"{type(op).__name__} is no operation of the producer")
+            yield from self._operation(op, block)
+
+    def _operation(self, op: Operation, block: Block | None) -> Iterator[str]:
+        match op:
+            case WaitEmpty(ring):
+                yield from self._empty(ring)
+            case Fill(ring):
+                self._fill(ring, block, tuple(b.name for b in ring.boxes))
+            case Advance():
+                self.advance(op)
+            case Stream():
+                yield from self._stream(op)
+            case _:
+                raise ScheduleError(f"{type(op).__name__} is no operation of the producer")
 
     def _stream(self, op: Stream) -> Iterator[str]:
         count = self.machine.blocks(op, self.tile)
@@ -71,7 +78,12 @@ class Producer(Role):
             self._into(machine, ring, block, boxes)
 
     def _into(
-        self, machine: Machine, ring: Ring, block: Block | None, boxes: tuple[str, ...]
+        self,
+        machine: Machine,
+        ring: Ring,
+        block: Block | None,
+        boxes: tuple[str, ...],
+        arrivals: int = 1,
     ) -> None:
         slot = self.slot(ring)
         old = machine.contents.get(slot)
@@ -86,4 +98,5 @@ class Producer(Role):
         if not begun:
             made = Content(self.cursor(ring), self.tile, block, before=readings)
             machine.contents[slot] = made
-        machine.full[slot].arrive(self.actor, 1)
+        if arrivals:
+            machine.full[slot].arrive(self.actor, arrivals)

@@ -18,9 +18,11 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
+from nautile.codegen.sm90.boxes import FORMERS
 from nautile.codegen.sm90.memory import (
     Advance,
     Box,
+    Convert,
     Geometry,
     Operation,
     Release,
@@ -28,14 +30,16 @@ from nautile.codegen.sm90.memory import (
     WaitFull,
 )
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
-from nautile.codegen.sm90.place import box, elements, stored
+from nautile.codegen.sm90.place import box, elements, sources, stored, takes
 from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Read, Tile, Write
-from nautile.terms import Axis, Load
+from nautile.terms import Axis, Load, Term
 
 __all__ = ["Placement", "cursor", "place"]
 
 _STAY = 0
+_RAW_STAGES = 2
+Formed = tuple[tuple[tuple[Load, Box], ...], Term, Axis]  # sources, what is made of them, the depth
 _LONGEST_NAME = 24
 
 
@@ -49,6 +53,8 @@ class Placement:
     staging: int
     words: int
     shared_bytes: int
+    raws: dict[int, Ring] = field(default_factory=dict)
+    values: dict[tuple[int, str], Formed] = field(default_factory=dict)
 
     @property
     def stay(self) -> Ring | None:
@@ -57,6 +63,22 @@ class Placement:
     def ring(self, batch: Batch) -> Ring | None:
         """The ring of the operands that move with the batch's loop."""
         return self.named.get(id(batch))
+
+    def raw(self, batch: Batch) -> Ring | None:
+        """The ring of what right operands of the batch are formed of."""
+        return self.raws.get(id(batch))
+
+    def converts(self, batch: Batch) -> list[Operation]:
+        """The boxes of a batch's slot that are formed."""
+        ring, raw = self.ring(batch), self.raw(batch)
+        if ring is None or raw is None:
+            return []
+        found: list[Operation] = []
+        for made in (b for b in ring.boxes if b.formed):
+            raws, value, depth = self.values[id(batch), made.name]
+            own = tuple((load, next(x for x in raw.boxes if _same(x, b)), raw) for load, b in raws)
+            found.append(Convert(made, ring, own, value, depth))
+        return found
 
     def stays(self, batch: Batch) -> bool:
         """Whether the batch reads what stays."""
@@ -103,6 +125,7 @@ def place(
     free = options.shared_limit - ALIGNMENT - staging - 1024
     stages = most
     moving = sum(s for key, s in slots.items() if key != _STAY)
+    free -= _RAW_STAGES * sum(b.bytes for boxes in gathered.raws.values() for b in boxes)
     while stages > 1 and stages * moving + slots.get(_STAY, 0) > free:
         stages -= 1
     if stages < 2 and (moving + slots.get(_STAY, 0) > free or moving):
@@ -129,6 +152,8 @@ class _Gathered:
     found: dict[tuple[int, str, str], tuple[int, str]] = field(default_factory=dict)
     homes: dict[int, Nest] = field(default_factory=dict)
     aliases: dict[int, int] = field(default_factory=dict)
+    raws: dict[int, list[Box]] = field(default_factory=dict)
+    values: dict[tuple[int, str], Formed] = field(default_factory=dict)
 
     def share(self) -> None:
         """Loops, one after the other, that bring the same boxes use one ring."""
@@ -137,6 +162,7 @@ class _Gathered:
                 if other == key:
                     break
                 same = len(kept) == len(boxes) and all(map(_same, kept, boxes))
+                same = same and not any(b.formed for b in boxes)
                 if same and _STAY not in (key, other) and self._apart(key, other):
                     self._join(key, other)
                     break
@@ -159,7 +185,10 @@ class _Gathered:
         for c in lefts:
             self.operand(batch, nest, c, c.left, self.structure.row)
         for c in batch.contractions:
-            self.operand(batch, nest, c, c.right, c.column)
+            if takes(self.structure, c, c.right):
+                self.operand(batch, nest, c, c.right, c.column)
+            else:
+                self.formed(batch, nest, c)
 
     def operand(self, batch: Batch, nest: Nest, c: Contraction, tile: Tile, outside: Axis) -> None:
         made = box(self.structure, c, tile.name, outside)
@@ -167,6 +196,21 @@ class _Gathered:
         moves = any(a in value.free for a in (*nest.outer, *nest.axes))
         key = id(batch) if moves else _STAY
         self._put(key, nest, made, (id(batch), tile.name, c.operand))
+
+    def formed(self, batch: Batch, nest: Nest, c: Contraction) -> None:
+        """The box of a right operand that is formed of others, and theirs."""
+        value = self.structure.operand(c.right.name)
+        assert value is not None
+        raws = sources(self.structure, c, value)
+        first = raws[0][1]
+        made = replace(first, name=c.right.name, element=c.operand, come=first.rows, formed=True)
+        if not any(a in value.free for a in (*nest.outer, *nest.axes)):
+            raise UnsupportedError(f"{c.right.name} is computed on its way, and stays")
+        self._put(id(batch), nest, made, (id(batch), c.right.name, c.operand))
+        held = self.raws.setdefault(id(batch), [])
+        for _, b in raws:
+            held += [] if any(_same(b, other) for other in held) else [b]
+        self.values[id(batch), made.name] = (raws, value, c.axis)
 
     def elements(self, s: Read, nest: Nest) -> None:
         """The box of elements that are computed with in registers: it moves with the product of its
@@ -213,13 +257,25 @@ def _laid_out(
             name, count, tuple(boxes), inner, at, 0, geometry.arrivals, key == _STAY, blocks
         )
         at += count * inner
+    raws: dict[int, Ring] = {}
+    for key, found in gathered.raws.items():
+        boxes, inner = [], 0
+        for b in found:
+            boxes.append(replace(b, offset=inner))
+            inner += b.bytes
+        name = _ring_name(boxes, names)
+        names.add(name)
+        raws[key] = Ring(name, _RAW_STAGES, tuple(boxes), inner, at, 0, FORMERS, raw=True)
+        at += _RAW_STAGES * inner
     begin, at = at, at + staging
-    for key, ring in rings.items():
-        rings[key] = replace(ring, barriers=at)
-        at += 16 * ring.stages
-    every = tuple(rings.values())
+    for some in (rings, raws):
+        for key, ring in some.items():
+            some[key] = replace(ring, barriers=at)
+            at += 16 * ring.stages
+    every = (*rings.values(), *raws.values())
     rings |= {key: rings[other] for key, other in gathered.aliases.items()}
-    return Placement(every, rings, gathered.found, begin, at, at + 16 + ALIGNMENT)
+    size = at + 16 + ALIGNMENT
+    return Placement(every, rings, gathered.found, begin, at, size, raws, gathered.values)
 
 
 def _ring_name(boxes: list[Box], taken: set[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nautile.codegen.schedule.structure import CapacityError, Structure, UnsupportedError
 from nautile.codegen.sm90.boxes import Geometry
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
+from nautile.codegen.sm90.place import takes
 from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted, is_skewed
 from nautile.codegen.tile import Bounds
 
@@ -44,6 +45,7 @@ def _cluster(structure: Structure, root: Nest, options: Options) -> int:
     tiles = -(-row.extent // structure.program.tiles[row])
     walks = len(nests) == 1 and _walks(structure, nests[0])
     whole = walks and nests[0].bounds == Bounds() and tiles % wanted == 0
+    whole = whole and all(takes(structure, c, c.right) for c in structure.contractions.values())
     return wanted if whole and not options.dynamic else 1
 
 

@@ -23,7 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nautile.codegen.schedule.validate import ScheduleError
+from nautile.codegen.sm90.boxes import FORMERS
 from nautile.codegen.sm90.consumer import Consumer
+from nautile.codegen.sm90.former import Former
 from nautile.codegen.sm90.layout import problems, staging_conflicts
 from nautile.codegen.sm90.memory import Release, RoleProgram, StoreTile, Tiles, operations
 from nautile.codegen.sm90.producer import Producer
@@ -81,15 +83,18 @@ def _shape(program: RoleProgram) -> Iterator[str]:
     if a.order == "dynamic" and a.carrier is None:
         yield "no ring hands on the tile's number"
     for ring in program.rings:
-        if ring.arrivals != program.geometry.arrivals:
-            yield f"{ring.name} counts {ring.arrivals} arrivals of {program.geometry.arrivals}"
+        readers = FORMERS if ring.raw else program.geometry.arrivals
+        if ring.arrivals != readers:
+            yield f"{ring.name} counts {ring.arrivals} arrivals of {readers}"
+        if (ring.raw or ring.formers) and not program.former:
+            yield f"nobody forms what {ring.name} holds"
         for box in ring.boxes:
             if box.blocks not in (1, program.geometry.cluster):
                 yield f"{box.name} is shared by {box.blocks} blocks of {program.geometry.cluster}"
             if box.blocks > 1 and any(program.geometry.row in p.free for p in box.places):
                 yield f"{box.name} is shared by blocks that have other rows of it"
     known = set(program.rings)
-    for op in operations((*program.producer, *program.consumer)):
+    for op in operations((*program.producer, *program.consumer, *program.former)):
         if isinstance(op, Release) and op.ring not in known:
             yield f"{op.ring.name} is no ring of the program"
 
@@ -108,6 +113,9 @@ def _run(program: RoleProgram, trips: tuple[int, ...]) -> int:
         for number in range(program.geometry.consumers):
             consumer = Consumer.of(machine, number)
             roles[consumer.actor.name] = consumer.run()
+        if program.former:
+            former = Former(machine)
+            roles[former.actor.name] = former.run()
     waiting: dict[str, str] = {}
     while roles:
         before = _steps(cluster)

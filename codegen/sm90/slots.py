@@ -69,7 +69,7 @@ class Machine:
     @staticmethod
     def _of(program: RoleProgram, trips: tuple[int, ...], rank: int) -> Machine:
         consumers = program.geometry.consumers
-        actors = program.geometry.cluster * (1 + consumers)
+        actors = program.geometry.cluster * _roles(program)
         where = f" of block {rank}" * (program.geometry.cluster > 1)
         slots = [(r, i) for r in program.rings for i in range(r.stages)]
 
@@ -82,16 +82,15 @@ class Machine:
         return Machine(
             program,
             trips,
-            barriers("full", [max((b.blocks for b in r.boxes), default=1) for r, _ in slots]),
+            barriers("full", [_fillers(r) for r, _ in slots]),
             barriers("empty", [r.arrivals * r.blocks for r, _ in slots]),
             tuple(Turns(f"the turn of warpgroup {w}{where}") for w in range(consumers)),
             rank=rank,
         )
 
     def actor(self, name: str, number: int) -> Actor:
-        """The block's producer, number 0, or a consumer of it."""
-        geometry = self.program.geometry
-        each = 1 + geometry.consumers
+        """The block's producer, number 0, a consumer of it, or after these the formers."""
+        geometry, each = self.program.geometry, _roles(self.program)
         where = f" of block {self.rank}" * (geometry.cluster > 1)
         return Actor(name + where, self.rank * each + number, [0] * (each * geometry.cluster))
 
@@ -108,6 +107,15 @@ class Machine:
         for (name, slot), content in self.contents.items():
             if not content.seen:
                 raise ScheduleError(f"nobody waits for fill {content.fill} of {name}[{slot}]")
+
+
+def _roles(program: RoleProgram) -> int:
+    return 1 + program.geometry.consumers + bool(program.former)
+
+
+def _fillers(ring: Ring) -> int:
+    """Arrivals that a slot of a ring waits for: the copies' and the formers'."""
+    return max((b.blocks for b in ring.boxes), default=1) + ring.formers
 
 
 @dataclass(slots=True)

@@ -21,8 +21,10 @@ from nautile.codegen.show import show_value
 from nautile.codegen.sm90.memory import (
     Advance,
     Ahead,
+    Arrive,
     Begin,
     Box,
+    Convert,
     Fill,
     Form,
     Issue,
@@ -71,6 +73,9 @@ def _lines(program: RoleProgram) -> Iterator[str]:
         yield f"  registers {a.name}: {a.registers} x {g.fragments} a thread: {parts}"
     yield "  role producer"
     yield from _body(program.producer, 2)
+    if program.former:
+        yield "  role formers"
+        yield from _body(program.former, 2)
     yield "  role consumer"
     yield from _body(program.consumer, 2)
 
@@ -114,7 +119,7 @@ def _body(body: tuple[Operation, ...], depth: int) -> Iterator[str]:
 
 def _line(op: Operation) -> str:
     match op:
-        case WaitEmpty(ring) | Fill(ring) | Advance(ring) | WaitFull(ring):
+        case WaitEmpty(ring) | Fill(ring) | Advance(ring) | WaitFull(ring) | Arrive(ring):
             return f"{_words(op)} {ring.name}"
         case Skip(ring, _, _, others):
             return f"skip {ring.name}, tiles {others}"
@@ -134,6 +139,8 @@ def _line(op: Operation) -> str:
             return f"promote {target.name} += {source.name}"
         case Unpack(target, box):
             return f"unpack {target.name} from {box.name}"
+        case Convert(target, ring, _, value):
+            return f"convert {target.name} of {ring.name} = {show_value(value)}"
         case Form(source, box):
             return f"form {box.name} <- {source.name}"
         case Pin(source):

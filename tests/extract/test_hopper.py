@@ -192,14 +192,14 @@ OPERANDS: dict[str, tuple[Term, Term, bool]] = {
     "rows of 1026 bytes": (A, load("B", (N, K), row=513), False),
     "scaled on its way": (apply("mul", A, load("g", (K,))), B, True),
     "of f32": (load("A", (M, K), "f32"), B, True),
-    "right of f32": (A, load("B", (N, K), "f32"), False),
+    "right of f32": (A, load("B", (N, K), "f32"), True),
     "bytes": (load("A", (M, K), "i8"), B, True),
     "odd bytes": (load("A", (M, K), "i8", row=520), B, False),
     "all f32": (load("A", (M, K), "f32"), load("B", (N, K), "f32"), False),
     "tf32": (load("A", (M, K), "tf32"), load("B", (N, K), "tf32"), True),
     "tf32 across": (load("A", (M, K), "tf32"), load("B", (K, N), "tf32"), False),
     "fp8": (load("A", (M, K), "f8e4m3"), load("B", (N, K), "f8e4m3"), True),
-    "fp8 across": (load("A", (M, K), "f8e4m3"), load("B", (K, N), "f8e4m3"), False),
+    "fp8 across": (load("A", (M, K), "f8e4m3"), load("B", (K, N), "f8e4m3"), True),
 }
 
 
@@ -218,7 +218,7 @@ def test_operands_are_tiles_as_they_lie_in_memory(name: str) -> None:
         (attention(4096, 256, normed=True), True),
         (attention(4096, 264), False),  # a depth inside a stream stays, and is 256 at most
         (attention(4096, 128, queries=32), False),  # few rows: one warp has them
-        (attention(4096, 128, dtype="f8e4m3"), False),  # values lie across their depth
+        (attention(4096, 128, dtype="f8e4m3"), True),  # values are multiplied as f16
         (product(16, 4096, 4096), True),  # padded to 64 rows: bound by memory anyway
         (product(4, 4096, 4096), False),
     ],

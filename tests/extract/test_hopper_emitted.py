@@ -52,6 +52,7 @@ PROGRAMS: dict[str, Outputs] = {
     "causal": attention(4096, 128, heads=4, causal=True),
     "width 64": attention(1000, 64, batch=2, heads=2, causal=True, window=200),
     "width 72": attention(777, 72, score=softcap),
+    "fp8 attention": attention(1000, 128, heads=2, dtype="f8e4m3"),
     "normed queries": attention(1000, 128, heads=2, causal=True, normed=True),
 }
 
@@ -72,6 +73,9 @@ def test_registers_are_those_of_the_emitter() -> None:
     for consumers, most in hopper.REGISTERS.items():
         pair = options.CONSUMER_REGISTERS[consumers]
         assert most <= (pair[1] if pair else 255) - options.SPARE_REGISTERS
+        own = options.FORMER_REGISTERS[consumers]
+        least = 0 if own is None else hopper.FORMING
+        assert most - least <= (own[1] if own else 255) - options.SPARE_REGISTERS
     assert hopper.LAUNCHED == options.LAUNCHED
     assert hopper.STAGING == options.STAGING_BYTES * options.Options().buffers
     assert HOPPER.shared_bytes == options.SHARED_LIMIT

@@ -227,6 +227,19 @@ static void nt_wgmma_fence() {}
 static void nt_wgmma_commit() { HostGroups& m = host_mine(); m.products.push_back(m.open_products); m.open_products.clear(); }
 static void host_wgmma_wait(int pending) { host_finish(host_mine().products, pending); }
 
+static uint16_t host_f16_of_e4m3(uint8_t x) {
+  const uint16_t sign = (x & 0x80) << 8;
+  const int e = x >> 3 & 15, m = x & 7;
+  if (e == 15 && m == 7) return sign | 0x7fff;
+  if (e) return sign | (e + 8) << 10 | m << 7;
+  if (!m) return sign;
+  int shift = 0;
+  while (!(m << shift & 8)) shift++;
+  return sign | (9 - shift) << 10 | (m << shift & 7) << 7;
+}
+static uint32_t nt_f16x2_of_f8e4m3x2(uint16_t p) { return host_f16_of_e4m3(p) | (uint32_t)host_f16_of_e4m3(p >> 8) << 16; }
+static uint32_t nt_f16x2_of_f8e5m2x2(uint16_t p) { return (uint32_t)(p & 0xff) << 8 | (uint32_t)(p >> 8) << 24; }
+static void nt_store16(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d) { const uint32_t w[4] = {a, b, c, d}; if (at % 16) abort(); memcpy(host_at(at), w, 16); }
 static void nt_put_fragments(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t words[4] = {a, b, c, d};
   const int lane = threadIdx.x % 32;

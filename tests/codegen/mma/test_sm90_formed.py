@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,25 @@ from test_kernels import agree, inputs, outputs
 from nautile.codegen.interpret import run_program
 from nautile.codegen.sm90.emit import emit_hopper, memory_program
 from nautile.codegen.sm90.memory import (
+    Advance,
+    Arrive,
     Box,
     CommitGroup,
+    Convert,
     Form,
     Issue,
+    Operation,
+    Release,
     Stream,
+    Tiles,
     Unpack,
+    WaitEmpty,
+    WaitFull,
     WaitGroup,
     operations,
 )
 from nautile.codegen.sm90.options import Options
+from nautile.codegen.sm90.simulate import ScheduleError, simulate
 from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Tile, TileProgram, Write
 from nautile.dtypes import round_to
 from nautile.errors import LoweringError
@@ -150,6 +160,26 @@ def _over(s: Any, old: Tile, new: Tile) -> Any:
 
 
 Case = tuple[Callable[[], TileProgram], dict[str, Any], float]
+
+
+def scaled_right(m: int, n: int, k: int, tile: tuple[int, int, int], **given: Any) -> TileProgram:
+    """C = A (B g)^T, a factor for each depth on the right."""
+    program = P.gemm(m, n, k, tile, out="f32", **given)
+    (loop, *rest) = program.body
+    assert isinstance(loop, Loop)
+    (read_a, read_b, mma) = loop.body
+    assert isinstance(mma, Mma)
+    g, both = Tile("g", (loop.axis,), "bf16"), Tile("both", mma.right.axes)
+    body = (
+        read_a,
+        read_b,
+        Read(g, Buffer("G", (k,), "bf16"), (Index(loop.axis),)),
+        Map(both, P.mul(Ref(mma.right), P.add(Ref(g), 2.0))),
+        Mma(mma.target, mma.left, both, mma.axes, "bf16"),
+    )
+    return TileProgram("scaled", program.tiles, program.grid, (Loop(loop.axis, body), *rest))
+
+
 SIZES: dict[str, Any] = {"q": 136, "t": 136, "d": 64, "heads": 2, "tile": (128, 64)}
 QUICK: dict[str, Case] = {
     "norm beside a gated pair": (
@@ -174,6 +204,16 @@ QUICK["queries formed in their place"] = (
     lambda: normed_queries(inside=False, **(SIZES | {"mask": P.causal})),
     {"blocks": 2},
     8e-3,
+)
+QUICK["right of bytes, taken in turn"] = (
+    lambda: P.gemm(200, 136, 144, (128, 128, 64), right="i8", out="f32"),
+    {"blocks": 2},
+    1e-5,
+)
+QUICK["fp8 values across their depth"] = (
+    lambda: P.attention(**(SIZES | {"dtype": "f8e4m3", "heads": 1, "out": "bf16", "d": 128})),
+    {"blocks": 1},
+    4e-2,
 )
 SLOW: dict[str, Case] = {
     "factors of rows and depth": (
@@ -204,6 +244,31 @@ SLOW: dict[str, Case] = {
         lambda: normed_queries(inside=True, **(SIZES | {"q": 264, "tile": (256, 64)})),
         {"blocks": 1},
         8e-3,
+    ),
+    "factors of the right": (
+        lambda: scaled_right(128, 136, 200, (128, 128, 64)),
+        {"blocks": 1},
+        1e-3,
+    ),
+    "right of f32 across": (
+        lambda: P.gemm(200, 136, 72, layout="mk,kn", right="f32", out="f32"),
+        {"blocks": 2},
+        1e-5,
+    ),
+    "right of bytes across": (
+        lambda: scaled_right(264, 144, 72, (256, 64, 64), layout="mk,kn", right="i8"),
+        {},
+        1e-3,
+    ),
+    "fp8 across": (
+        lambda: P.gemm(128, 144, 144, layout="mk,kn", dtype="f8e5m2", out="f32"),
+        {},
+        1e-3,
+    ),
+    "fp8 causal": (
+        lambda: P.attention(**(SIZES | {"dtype": "f8e4m3", "out": "bf16", "mask": P.causal})),
+        {"blocks": 1},
+        4e-2,
     ),
     "other places": (lambda: turned(128, 72, 128, (128, 64, 64)), {}, 1e-3),
 }
@@ -269,6 +334,34 @@ def test_what_stays_is_formed_once_a_tile_where_it_lies() -> None:
         if isinstance(o, Issue) and isinstance(o.left, Box)
     }
     assert lefts == {formed[0].box.map}
+
+
+BROKEN: dict[str, tuple[Callable[[Operation], bool], str]] = {
+    "raw elements are not waited for": (lambda o: isinstance(o, WaitFull), "waited for"),
+    "the slot may be read": (lambda o: isinstance(o, WaitEmpty), "may read it|is read|early"),
+    "nothing is formed": (lambda o: isinstance(o, Convert), "is not formed"),
+    "nobody hears of it": (lambda o: isinstance(o, Arrive), "deadlock"),
+    "raw slots are kept": (lambda o: isinstance(o, Release), "deadlock"),
+    "one slot is formed again and again": (
+        lambda o: isinstance(o, Advance) and not o.ring.raw,
+        "may read it|deadlock",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_formers_that_leave_a_step_out_are_found(name: str) -> None:
+    left_out, said = BROKEN[name]
+    made = memory_program(P.gemm(256, 128, 512, right="i8"))
+    (tiles,) = made.former
+    assert isinstance(tiles, Tiles)
+    (stream,) = tiles.body
+    assert isinstance(stream, Stream)
+    body = tuple(o for o in stream.body if not left_out(o))
+    broken = replace(made, former=(replace(tiles, body=(replace(stream, body=body),)),))
+    assert len(body) == len(stream.body) - 1
+    with pytest.raises(ScheduleError, match=said):
+        simulate(broken)
 
 
 def test_operands_of_which_nothing_comes_as_tiles_are_left_to_others() -> None:
