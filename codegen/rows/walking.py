@@ -162,6 +162,7 @@ class _Walking(RowEmitter):
             source = f"{pointer(access.buffer)} + {start}{origin}"
             lines.append((f"nt_bulk_load(to + {place}, {source}, {part}, barrier);", part))
         self.put(
+            "// the copy engine brings a row into a slot, and tells by its barrier",
             "auto fetch = [&](const int row, const int slot) {",
             f"  if (row >= {g.rows}) return;",
         )
@@ -287,10 +288,12 @@ class _Walking(RowEmitter):
         g = self.shape
         self.released = True
         if self.leaving:
+            self.put("// the last row's results have left its slot, or will soon")
             self.put("if (t == 0 && turn) {", "  nt_bulk_wait_read<0>();")
             ahead, last = (g.ring - 1) * self._step, g.ring - 1
             self.put(f"  fetch(row + {ahead}, slot ? slot - 1 : {last});", "}")
             return
         if g.row_threads == 32 and not g.cluster:
             self.put("__syncwarp();")
+        self.put("// every thread has this row in registers")
         self.put(f"if (t == 0) fetch(row + {g.ring * self._step}, slot);")

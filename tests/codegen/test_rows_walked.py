@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,6 +98,24 @@ def test_a_walk_computes_what_the_oracle_does(library: object, name: str) -> Non
 def test_its_machine_code_spills_nothing(name: str) -> None:
     report = compile_kernel(walked(name), "sm_90").report
     assert (report.spill_stores, report.spill_loads) == (0, 0)
+
+
+def test_text_of_a_walk(request: pytest.FixtureRequest) -> None:
+    path = Path(__file__).parent / "golden" / "walked-layernorm.cu"
+    made = walked("taken_by_cluster").text
+    if request.config.getoption("--update-golden", default=False):
+        path.write_text(made)
+    assert made == path.read_text()
+
+
+def test_rows_are_read_from_memory_once() -> None:
+    for name in CASES:
+        text = walked(name).text
+        body = text[text.index('extern "C"') :]
+        assert "nt_load<16, false>" not in body
+        assert body.count("nt_bulk_load(") == len(
+            set(re.findall(r"nt_bulk_load\(.*?(p_\w+)", body))
+        )
 
 
 @pytest.mark.parametrize("name", REFUSED)
