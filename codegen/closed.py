@@ -19,7 +19,7 @@ from nautile.codegen.schedule.affine import coefficient, divisor, inside, offset
 from nautile.codegen.sm80.context import widened
 from nautile.codegen.sm80.store import narrowed
 from nautile.codegen.tile import Fold, Map, Read, Ref, Tile, Write
-from nautile.codegen.types import convert, dtype_of
+from nautile.codegen.types import CPP, carrier, convert, dtype_of
 from nautile.dtypes import DTYPES
 from nautile.errors import LoweringError
 from nautile.terms import Axis, Buffer, Cast, Index, Load, Term, transform, walk
@@ -81,15 +81,28 @@ class _Result:
     counter: Counter[str] = field(default_factory=Counter)
 
     def lines(self, threads: int, thread: str) -> list[str]:
-        axes = self.write.source.axes
-        items = prod(map(self._count, axes))
-        self.out.append(f"for (int item = {thread}; item < {items}; item += {threads}) {{")
-        self._positions()
-        for group in self._groups():
-            self._fold(group)
-        self._store()
+        """Several elements' states are asked for before the first of them is stored."""
+        items = prod(map(self._count, self.write.source.axes))
+        turns = -(-items // threads)
+        once = next(n for n in range(self._together(), 0, -1) if turns % n == 0)
+        term = self._term(self.write.source)
+        kind = CPP[carrier(dtype_of(term))]
+        self.out += [_loop("turn", turns, once), f"{kind} made[{once}][{self.run}];"]
+        for work in (self._compute, self._store):
+            self.out += ["#pragma unroll", _loop("u", once)]
+            self.out.append(f"const int item = (turn + u) * {threads} + {thread};")
+            tests = [f"item < {items}"] if items % threads else []
+            tests += self._positions()
+            self.out += [f"if ({' && '.join(tests)}) {{"] * bool(tests)
+            work(term)
+            self.out += ["}"] * (1 + bool(tests))
         self.out.append("}")
         return self.out
+
+    def _together(self) -> int:
+        """Turns of a thread whose states are asked for at once."""
+        chunks = max((f.axis.extent for f in self._needed()), default=1)
+        return max(1, UNROLLED // chunks)
 
     # -- positions ------------------------------------------------------------------------------
 
@@ -112,9 +125,9 @@ class _Result:
         width = self.op.closing.boxes[axis].width
         return width // self.run if axis == self.last else width
 
-    def _positions(self) -> None:
-        """The thread's place along every axis, the last fastest."""
-        rest = "item"
+    def _positions(self) -> list[str]:
+        """The thread's place along every axis, the last fastest; what must hold of it."""
+        rest, tests = "item", []
         for axis in reversed(self.write.source.axes):
             count, box = self._count(axis), self.op.closing.boxes[axis]
             parts = [
@@ -128,7 +141,8 @@ class _Result:
                 rest = f"({rest} / {count})"
             self.out.append(f"const int {_at(axis)} = {' + '.join(parts) or '0'};")
             if axis.extent % box.width:
-                self.out.append(f"if ({_at(axis)} >= {axis.extent}) continue;")
+                tests.append(f"{_at(axis)} < {axis.extent}")
+        return tests
 
     # -- folds ----------------------------------------------------------------------------------
 
@@ -185,13 +199,46 @@ class _Result:
             else:
                 self.out += [*lines, *body]
 
-    def _store(self) -> None:
+    def _compute(self, term: Term) -> None:
+        for group in self._groups():
+            self._fold(group)
         printer, levels = self._printer(None)
-        term = self._term(self.write.source)
-        value = narrowed(printer.value(term), dtype_of(term), self.write.buffer.dtype)
-        at = self._address(self.write.buffer, self.write.coordinates, printer)
+        value = printer.value(term)
         self.out += [*levels[0].lines, *levels[1].lines]
-        self._each(levels[2].lines, [f"{self.names(self.write.buffer)}[{at}] = {value};"])
+        self._each(levels[2].lines, [f"made[u][{'v' if self.run > 1 else '0'}] = {value};"])
+
+    def _store(self, term: Term) -> None:
+        buffer, kind = self.write.buffer, dtype_of(term)
+        to = f"{self.names(buffer)} + {self._place()}"
+        if self._whole():
+            made = [convert(f"made[u][{n}]", kind, "f32") for n in range(RUN)]
+            if buffer.dtype == "f32":
+                self.out.append(f"*(float4*)({to}) = make_float4({', '.join(made)});")
+            else:
+                pair = f"nt_{buffer.dtype}x2_of_f32"
+                words = [f"{pair}({a}, {b})" for a, b in (made[:2], made[2:])]
+                self.out.append(f"*(uint2*)({to}) = make_uint2({', '.join(words)});")
+            return
+        for n in range(self.run):
+            value = narrowed(f"made[u][{n}]", kind, buffer.dtype)
+            self.out.append(f"({to})[{n}] = {value};")
+
+    def _whole(self) -> bool:
+        """Whether a thread's elements are stored at once."""
+        written = Load(self.write.buffer, self.write.coordinates)
+        kinds = ("f32", "bf16", "f16")
+        return self.write.buffer.dtype in kinds and self._side_by_side(written)
+
+    def _place(self) -> str:
+        """Where the first of a thread's elements is stored."""
+
+        def leaf(term: Term) -> str:
+            assert isinstance(term, Index)
+            return _at(term.axis)
+
+        every = Level(frozenset(self.write.source.axes), self.out, "c")
+        plain = Printer([every], leaf, precise=True, counter=self.counter)
+        return self._address(self.write.buffer, self.write.coordinates, plain)
 
     # -- terms ----------------------------------------------------------------------------------
 
@@ -242,7 +289,10 @@ class _Result:
 
     def _vector(self, load: Load) -> bool:
         """Whether a thread's elements are one aligned run."""
-        if self.run == 1 or self.last is None or load.buffer.dtype != "f32":
+        return load.buffer.dtype == "f32" and self._side_by_side(load)
+
+    def _side_by_side(self, load: Load) -> bool:
+        if self.run == 1 or self.last is None:
             return False
         form = offset(load)
         return coefficient(form, self.last) == 1 and divisor(form, self.last, RUN) == RUN
@@ -282,5 +332,5 @@ def _name(tile: Tile) -> str:
     return f"c_{identifier(tile.name)}"
 
 
-def _loop(name: str, count: int) -> str:
-    return f"for (int {name} = 0; {name} < {count}; {name}++) {{"
+def _loop(name: str, count: int, step: int = 1) -> str:
+    return f"for (int {name} = 0; {name} < {count}; {name} += {step}) {{"

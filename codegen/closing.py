@@ -13,6 +13,7 @@ from math import prod
 
 from nautile.codegen.closed import Names, Numbers, result
 from nautile.codegen.memory import Close
+from nautile.codegen.sm80.context import STORED
 from nautile.codegen.tile import Fold, Map, Read, Statement, TileProgram, Write
 from nautile.codegen.types import carrier
 from nautile.errors import LoweringError
@@ -88,13 +89,20 @@ def close(
     yield f"{{  // the last of {blocks} blocks computes {', '.join(b.name for b in writes(op))}"
     yield f"int* const arrived = counter{f' + {at}' * bool(at)};"
     yield from [own.stored] * bool(own.stored)
-    yield from ("int last = 0;", "__threadfence();", own.sync, f"if ({own.thread} == 0) {{")
-    yield f"last = atomicAdd(arrived, 1) == {blocks - 1};"
+    yield from ("int last = 0;", own.sync, f"if ({own.thread} == 0) {{")
+    yield f"last = nt_arrived(arrived) == {blocks - 1};"
     yield from ("if (last) *arrived = 0;  // as every launch leaves it", "}")
-    yield from (f"if ({own.any.format('last')}) {{", "__threadfence();")
+    yield f"if ({own.any.format('last')}) {{"
+    stored = {b: f"stored_{number}" for number, b in enumerate(op.states)}
+    for buffer, name in stored.items():
+        yield f"const {STORED[buffer.dtype]}* const {name} = nt_after({names(buffer)});"
+
+    def named(buffer: Buffer) -> str:
+        return stored.get(buffer) or names(buffer)
+
     for s in op.results.body:
         if isinstance(s, Write):
-            yield from result(op, s, names, numbers, own.threads, own.thread)
+            yield from result(op, s, named, numbers, own.threads, own.thread)
     yield from ("}", "}")
 
 

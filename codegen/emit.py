@@ -202,15 +202,13 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
     lines = [
         f"  if (threadIdx.x < {first.threads}) {calls[0]}(int)blockIdx.x);",
         "  // the last block to end finds what all others have stored",
-        "  __threadfence();",
         "  __syncthreads();",
         "  int last = 0;",
         "  if (threadIdx.x == 0) {",
-        f"    last = atomicAdd(counter, 1) == {blocks - 1};",
+        f"    last = nt_arrived(counter) == {blocks - 1};",
         "    if (last) *counter = 0;  // as every launch leaves it",
         "  }",
         "  if (!__syncthreads_or(last)) return;",
-        "  __threadfence();",
         "  #pragma unroll 1",
         f"  for (int block = 0; block < {count}; block++) {{",
         f"    if (threadIdx.x < {then.threads}) {calls[1]}block);",
@@ -219,7 +217,8 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
     ]
     start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
     head = f"{start}\n    {text_of}) {{"
-    types = inline(head, "scalar.cuh").removesuffix(head)
+    used = "\n".join([head, *lines])
+    types = inline(used, "scalar.cuh", "closing.cuh").removesuffix(used)
     text = "\n".join([types, *bodies, head, *lines, "}", ""])
     shared = max(k.shared_bytes for k in made)
     zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))

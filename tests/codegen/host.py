@@ -103,8 +103,11 @@ def run(
         poisoned = np.full(buffer.size * storage(buffer.dtype).itemsize, 0xA5, np.uint8)
         arrays[buffer.name] = poisoned.view(storage(buffer.dtype)).reshape(buffer.shape)
     kept = [_aligned(arrays[name]) for name in cuda.buffers]
-    pointers = (ctypes.c_void_p * len(kept))(*(k.ctypes.data for k in kept))
+    counters = np.zeros(max(1, cuda.counters), np.int32)
+    places = [k.ctypes.data for k in kept] + [counters.ctypes.data] * bool(cuda.counters)
+    pointers = (ctypes.c_void_p * len(places))(*places)
     getattr(library, f"run{number}")(pointers)
+    assert not counters.any(), "counters are left as they were"
     for name, array in zip(cuda.buffers, kept, strict=True):
         arrays[name] = array
 

@@ -83,9 +83,15 @@ static int nt_named_any(int id, int threads, int mine) {
   nt_named_sync(id, threads);
   return any;
 }
-static void __threadfence() {}
 struct float4 { float x, y, z, w; };
-template <class T> static T __ldcg(const T* p) { if ((uintptr_t)p % sizeof(T)) abort(); return *p; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+template <class T> static const T* nt_after(const T* p) { return p; }
+template <class T> static T nt_stored(const T* p) { return *p; }
+static void nt_stored4(float (&to)[4], const float* p) {
+  if ((uintptr_t)p % 16) abort();
+  for (int i = 0; i < 4; i++) to[i] = p[i];
+}
 
 template <int registers> static void nt_give_registers() { static_assert(registers % 8 == 0 && registers >= 24, ""); }
 template <int registers> static void nt_take_registers() { static_assert(registers % 8 == 0 && registers <= 256, ""); }
@@ -94,7 +100,6 @@ static bool __any_sync(unsigned, bool p) {
   for (int l = 0; l < 32; l++) any |= __shfl_sync(~0u, (int)p, l) != 0;
   return any;
 }
-static int atomicAdd(int* p, int n) { const int was = *p; *p += n; return was; }
 static uint32_t nt_load4(uint32_t at) { uint32_t v; memcpy(&v, host_at(at), 4); return v; }
 static uint16_t nt_load2(uint32_t at) { uint16_t v; memcpy(&v, host_at(at), 2); return v; }
 static void nt_store4(uint32_t at, uint32_t v) { memcpy(host_at(at), &v, 4); }

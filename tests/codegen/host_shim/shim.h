@@ -66,6 +66,20 @@ static void host_wait(HostBarrier& barrier, const int& size) {
 
 static void __syncthreads() { host_wait(host_block[host_rank()], host_left[host_rank()]); }
 
+static int host_counted(int* p, int n) { const int was = *p; *p += n; return was; }
+#define atomicAdd host_counted
+static int nt_arrived(int* counter) { return host_counted(counter, 1); }
+static int __syncthreads_or(int mine) {
+  static int said;
+  said |= mine;
+  __syncthreads();
+  const int any = said;
+  __syncthreads();
+  said = 0;
+  __syncthreads();
+  return any;
+}
+
 static int host_warp_size(int warp) { return blockDim.x - 32 * warp < 32 ? blockDim.x - 32 * warp : 32; }
 
 static void __syncwarp(unsigned = ~0u) { const int w = host_thread().x / 32; host_wait(host_warp[host_rank()][w], host_warp_size(w)); }

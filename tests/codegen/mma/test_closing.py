@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nautile import extract, lang
+from nautile import extract, lang, rules
 from nautile.codegen.closing import closes
+from nautile.codegen.emit import emit
 from nautile.codegen.interpret import run_program
 from nautile.codegen.lower import lower
 from nautile.codegen.sm80.emit import emit_mma
@@ -25,6 +26,8 @@ from nautile.codegen.sm90.emit import emit_hopper
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
 from nautile.dtypes import storage
+from nautile.egraph import saturate
+from nautile.extract import chunks
 from nautile.extract.kernel import Kernel, Prediction
 from nautile.extract.roofline import schedules
 from nautile.extract.split import Split, launches
@@ -124,3 +127,86 @@ def test_products_are_closed_by_their_last_blocks(name: str, builds: Path) -> No
     assert error <= (0.05 if dtype == "bf16" else 1e-4) * scale
     same = wanted(made, inputs)["C"].astype(np.float64)
     assert np.abs(found["C"].astype(np.float64) - same).max() <= 0.05 * scale
+
+
+ATTENTION = """
+def f(Q: bf16[T,D], K: bf16[S,D], V: bf16[S,E], *, T={t}, S={s}, D=64, E=64) -> f32[T,E]:
+    x[t,s] = where(s + 100 > t, sum[d](Q[t,d] * K[s,d]) * 0.125, -inf)
+    O[t,e] = sum[s](softmax[s](x[t,s]) * V[s,e])
+    return O
+"""
+
+
+def attention(t: int, s: int, length: int, tile: int, patch: pytest.MonkeyPatch) -> Kernel:
+    """Online sums of chunks of the keys, and what merges them by their repair."""
+    (program,) = lang.parse(ATTENTION.format(t=t, s=s))
+    found = rules.load(None, classes=("exact", "real", "facts"))
+    pairs = [(r, saturate(r.outputs, found)) for r in extract.cut(program)]
+
+    def every(whole: Any) -> list[list[Split]]:
+        return [[Split(a, length)] for a in chunks._axes(whole) if a.extent == s]
+
+    patch.setattr(chunks, "_splits", every)
+    patch.setattr(chunks, "SLACK", 0.0)
+    patch.setattr(chunks, "COUNTED", -1.0)
+    patch.setattr(chunks.Divided, "seconds", property(lambda self: 1e-9))
+    plan = extract.choose(pairs, program, extract.device("h200"), runners=0)
+    states, results = (k.parts[0] for one in plan.kernels for k in one.steps)
+    tiles = {a: {"t": tile, "s": 64, "e": 64}.get(a.family, n) for a, n in states.tiles.items()}
+    streams = tuple(a for a in tiles if a.family == "s" and tiles[a] < a.extent)
+    first = replace(states, tiles=tiles, streams=streams)
+    return Kernel("f", (first, replace(results, streams=())), NONE, closing=True)
+
+
+@pytest.mark.parametrize(("run", "tile"), [(on_hopper, 64), (portable, 16)])
+def test_online_sums_are_merged_by_their_repair(
+    run: Callable[..., Any], tile: int, builds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = attention(40, 384, 128, tile, monkeypatch)
+    inputs, stored = arrays_of(made)
+    cuda, found = run(made, builds, {**inputs, **stored})
+    assert cuda.counters == -(-40 // tile)
+    q, k, v = (inputs[n].astype(np.float64) for n in "QKV")
+    x = np.where(np.arange(384)[None, :] + 100 > np.arange(40)[:, None], q @ k.T / 8, -np.inf)
+    p = np.exp(x - x.max(1, keepdims=True))
+    exact = p / p.sum(1, keepdims=True) @ v
+    error = np.sqrt(np.mean((found["O"] - exact) ** 2) / np.mean(exact**2))
+    assert error < 4e-3
+
+
+SUM = """
+def f(x: f32[N,C], *, N=3, C=5000) -> f32[N]:
+    y[n] = sum[c](x[n,c])
+    return y
+"""
+EXTREME = """
+def f(x: f32[N,C], *, N=2, C=4096) -> bf16[N]:
+    y[n] = max[c](x[n,c] * x[n,c]) + 1.0
+    return y
+"""
+NORM = """
+def f(x: f32[C], *, C=3000) -> f32[()]:
+    y = sqrt(sum[c](x[c] * x[c])) / (1.0 + max[c](x[c]))
+    return y
+"""
+GENERIC = {"sum": (SUM, 1024), "extreme": (EXTREME, 512), "norm": (NORM, 700)}
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_other_kernels_are_closed_by_the_last_block_of_all(name: str, builds: Path) -> None:
+    text, length = GENERIC[name]
+    made = kernel(text, "c", length, {})
+    cuda = emit(made, programs(made))
+    assert cuda.counters == 1
+    inputs, stored = arrays_of(made)
+    found = dict(inputs)
+    host.run(host.build([cuda], builds), 0, cuda, made, found)
+    (x,) = (a.astype(np.float64) for a in inputs.values())
+    exact = {
+        "sum": lambda: x.sum(1),
+        "extreme": lambda: (x * x).max(1) + 1,
+        "norm": lambda: np.sqrt((x * x).sum()) / (1 + x.max()),
+    }[name]()
+    result = found[made.parts[1].outputs[0].buffer.name].astype(np.float64)
+    np.testing.assert_allclose(result, exact, rtol=1e-2 if name == "extreme" else 1e-5, atol=1e-4)
+    assert stored

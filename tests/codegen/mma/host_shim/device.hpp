@@ -138,8 +138,11 @@ inline bool nt_any(bool p) {
 }
 inline void nt_warp_sync() { nt_any(false); }
 
-inline void __threadfence() {}
-inline int atomicAdd(int* p, int n) { const int was = *p; *p += n; return was; }
+struct float4 { float x, y, z, w; };
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline int nt_arrived(int* counter) { return (*counter)++; }
+template <class T> inline const T* nt_after(const T* p) { return p; }
 inline int __syncthreads_or(int mine) {
   static int said;
   said |= mine;
