@@ -49,7 +49,9 @@ FORMERS = 3  # warps that form right operands
 UNHIDDEN = {False: 0.25, True: 0.45}
 ISSUE = 0.7  # instructions a cycle of a scheduler that forms operands
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
-PANEL_STEP = 0.08e-6  # of a product's step: its barriers, and the first product's latency
+PANEL_STEP = 0.142e-6  # of a product's step at least: its barriers, and how fast its copies come
+NARROW_STEP = 0.175e-6  # the same of fewer than 64 columns
+NARROW = 36  # of REUSE, what tiles of few rows reach: barriers and memory bound them before
 TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
 DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are twice as long
 TRIPLE = 0.88  # time of a chain of three warpgroups where pointwise work is longer than products
@@ -166,16 +168,17 @@ class _Pricing:
 
     def _product(self, multiply: Vector, compute: Vector) -> Vector:
         """Seconds of one tile: both warpgroups share it, or take tiles in turn."""
-        multiply = np.maximum(multiply, self.counting.trips() * PANEL_STEP)
+        least = self.counting.trips() * np.where(self._columns() < 64, NARROW_STEP, PANEL_STEP)
         form = self._form()
         stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
         rate = np.where(self.budget.staged, 1, BY_THREADS) * STORED
         after = compute + STORE + stored / self.counting.blocks / rate
         supplied = multiply / self._supply(REUSE) * np.where(self._double(), DOUBLE, 1)
+        supplied = np.maximum(supplied, least)
         shows = UNHIDDEN[self.own.formed.operand]
         supplied = np.maximum(supplied, form) + shows * np.minimum(supplied, form)
         together = supplied + after
-        alone = multiply / self._supply(IN_TURN)
+        alone = np.maximum(multiply / self._supply(IN_TURN), least)
         # with one tile a block there are no turns to take
         turns = np.where(
             self.busy > self.device.sms, np.maximum(alone, (alone + after) / 2), together
@@ -234,14 +237,19 @@ class _Pricing:
     def _supply(self, enough: float) -> Vector:
         """The share of the tensor cores' rate at which operands arrive, those that contractions
         share once."""
-        rows = self.tiles[self.own.row]
+        rows, columns = self.tiles[self.own.row], self._columns()
+        reuse = np.maximum(rows * columns / (rows + columns), NARROW)
+        share: Vector = np.sqrt(np.minimum(1.0, reuse / enough))
+        return share
+
+    def _columns(self) -> Vector:
+        """Columns of all products of a tile together."""
         columns: Vector = self.one * 0
         for c in self.body.contractions.values():
             across = self.own.columns[c.root]
             assert across is not None
             columns = columns + product([across], self.tiles, self.one)
-        share: Vector = np.sqrt(np.minimum(1.0, rows * columns / (rows + columns) / enough))
-        return share
+        return columns
 
     def _rounds(self) -> Vector:
         """Tiles that one multiprocessor takes in turn, in average tiles."""
