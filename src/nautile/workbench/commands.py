@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,6 +43,9 @@ def _profile(
     leave_out: Annotated[
         bool, typer.Option(help="Leave out each rule that fired, to see if the choice needs it.")
     ] = False,
+    choose: Annotated[
+        bool, typer.Option(help="Choose programs, to see which rules took part.")
+    ] = True,
     top: Annotated[int | None, typer.Option(min=1, help="Show this many rules.")] = None,
     seconds: Seconds = 10.0,
     rows: Rows = 50_000,
@@ -60,9 +64,17 @@ def _profile(
         _laws(packs, numerics),
         options=Options(target=target, numerics=numerics),
         limits=Limits(rows=rows, growth=LIMITS.growth, seconds=seconds),
+        choosing=choose,
         leave_out=leave_out,
+        progress=_progress,
     )
     print(json.dumps(found.as_dict()) if as_json else profile_text(found, top))
+
+
+def _progress(name: str) -> None:
+    """Tell what is at work, where standard error is a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{name} ...", end="", file=sys.stderr, flush=True)
 
 
 def _programs(files: list[Path], dims: str) -> list[Program]:
@@ -126,7 +138,7 @@ def _redundant(
     wanted = [rule for name in names or () for rule in _meant(name, laws)] or list(laws)
     limits = Limits(rows=rows, seconds=seconds, iterations=BUDGET.iterations)
     with Worker() as worker:
-        found = redundant(wanted, laws, limits=limits, worker=worker)
+        found = redundant(wanted, laws, limits=limits, worker=worker, progress=_progress)
         told = {rule.name for rule in wanted}
         loops = [p for p in inverses(laws) if told & set(p.rules)]
         real = _laws(packs, "real")

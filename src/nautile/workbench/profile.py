@@ -62,7 +62,8 @@ class RuleProfile:
 @dataclass(frozen=True, slots=True)
 class ProgramProfile:
     """How one program saturated: the reason to stop, e-nodes after each iteration (of its regions
-    together), predicted seconds of what was chosen, and the rules that made it explode."""
+    together), predicted seconds of what was chosen (0 where nothing was), and the rules that made
+    its growth explode."""
 
     program: str
     stop: str
@@ -113,12 +114,14 @@ def profile(
     *,
     options: Options | None = None,
     limits: Limits = LIMITS,
+    choosing: bool = True,
     leave_out: bool = False,
     worker: Worker | None = None,
     progress: Callable[[str], None] = lambda program: None,
 ) -> Profile:
     """Saturate the programs with the rules, choose a program from each, and count.
 
+    Choosing takes far longer than saturating: without it what rules do to growth alone is told.
     With `leave_out`, every rule that fired in a program is left out once, to see whether what is
     chosen then is predicted to be slower. Raises SaturationError for unsound rules.
     """
@@ -129,7 +132,7 @@ def profile(
     try:
         active = worker or own
         assert active is not None
-        bench = _Bench(tuple(rules), options, limits, active, counts)
+        bench = _Bench(tuple(rules), options, limits, active, counts, choosing)
         for program in programs:
             progress(program.name)
             found.append(bench.program(program, leave_out))
@@ -146,12 +149,15 @@ class _Bench:
     limits: Limits
     worker: Worker
     counts: dict[str, RuleProfile]
+    choosing: bool
 
     def program(self, program: Program, leave_out: bool) -> ProgramProfile:
         runs = saturated(program, self.rules, self.worker, limits=self.limits, alone=True)
         by_rule = self.tally(program, runs)
         seconds, chosen = self.choose(program, runs, self.rules)
-        needed = {n for n in by_rule if leave_out and self.needs(program, n, seconds)}
+        needed = {
+            n for n in by_rule if leave_out and self.choosing and self.needs(program, n, seconds)
+        }
         for name in [*chosen, *(n for n in by_rule if n in needed and n not in chosen)]:
             self.counts[name].chosen.append(program.name)
         stops = {run.frozen.stop for run in runs} - {"saturated"}
@@ -184,6 +190,8 @@ class _Bench:
         self, program: Program, runs: Sequence[Saturated], rules: Sequence[Rule]
     ) -> tuple[float, tuple[str, ...]]:
         """Predicted seconds of what is chosen, and the rules that took part."""
+        if not self.choosing:
+            return 0.0, ()
         plan = choice(program, runs, rules, self.options).plan
         assert plan is not None
         return plan.seconds, tuple(dict.fromkeys(r for k in plan.kernels for r in k.rules))
