@@ -17,7 +17,7 @@ from nautile.extract.closing import closing
 from nautile.extract.contractions import contracts
 from nautile.extract.device import Device
 from nautile.extract.kernel import Kernel, Part, Prediction
-from nautile.terms import Buffer, Online, Output, Reduce, buffers, walk
+from nautile.terms import Buffer, Load, Online, Output, Reduce, buffers, walk
 
 __all__ = ["COUNTED", "closed", "closed_schedules", "closing_seconds", "joined", "launched"]
 
@@ -42,14 +42,18 @@ def closing_seconds(part: Part, results: Part) -> float | None:
     if _multiplies(states):
         axes = dict.fromkeys(a for o in states for a in o.axes)
         groups = prod(-(-a.extent // part.tiles[a]) for a in axes if a not in found.over)
-    read = buffers(*(o.term for o in results.outputs))
-    size = sum(b.size * DTYPES[b.dtype].bytes for b in (*read, *_stored(results)))
-    seconds = COUNTED + size / groups / (GATHERED * _warps(part) / 4)
+    seconds = COUNTED + _moved(results) / groups / (GATHERED * _warps(part) / 4)
     return seconds if seconds < MOST else None
 
 
-def _stored(part: Part) -> list[Buffer]:
-    return [o.buffer for o in part.outputs]
+def _moved(results: Part) -> int:
+    """Bytes that are read for the results, each element once, and that they take."""
+    terms = [o.term for o in results.outputs]
+    touched: dict[Buffer, int] = {o.buffer: o.buffer.size for o in results.outputs}
+    for load in (t for t in walk(*terms) if isinstance(t, Load)):
+        size = min(load.buffer.size, prod(a.extent for a in load.free))
+        touched[load.buffer] = max(touched.get(load.buffer, 0), size)
+    return sum(size * DTYPES[b.dtype].bytes for b, size in touched.items())
 
 
 def _warps(part: Part) -> int:

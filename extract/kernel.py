@@ -86,6 +86,12 @@ class Kernel:
         )
 
     @property
+    def leading(self) -> tuple[Part, ...]:
+        """The parts whose tiles the launch's blocks are: all, but for the results that the last
+        blocks of a closing kernel compute."""
+        return self.parts[:1] if self.closing else self.parts
+
+    @property
     def path(self) -> str:
         """What the tiles are meant for: "wgmma" or "portable"."""
         return self.parts[0].path

@@ -57,7 +57,7 @@ class Implementation:
     @property
     def schedule(self) -> str:
         """The schedule as people read it: architecture, tiles, blocks and threads."""
-        tiles = {a.name: t for part in self.kernel.parts for a, t in part.tiles.items()}
+        tiles = {a.name: t for part in self.kernel.leading for a, t in part.tiles.items()}
         shapes = (
             f"{math.prod(s.cuda.grid)} blocks of {s.cuda.threads} threads" for s in self.steps
         )

@@ -86,7 +86,7 @@ def kernel_dict(kernel: Kernel) -> dict[str, Any]:
     """One kernel's figures: predicted work and traffic, tiles by axis, streamed axes, chunks of the
     axes that are split over blocks, rules."""
     p = kernel.prediction
-    tiles = {a.name: t for part in kernel.parts for a, t in part.tiles.items()}
+    tiles = {a.name: t for part in kernel.leading for a, t in part.tiles.items()}
     streams = dict.fromkeys(a.name for part in kernel.parts for a in part.streams)
     return {
         "name": kernel.name,
