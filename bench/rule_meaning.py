@@ -136,13 +136,16 @@ class _Draw:
         self.world.defined[other.name] = self._moved(premise, base, back=tame)
 
     def _dropped(self, premise: Relation, subject: str, rest: str) -> None:
-        """A subject k (x - m) with the rest k x, as facts make them: x and m may be near."""
+        """A subject k (x - m) with the rest k x, as facts make them: x and m may be near (a rough m
+        is 0.7 of what others are)."""
         name, world = f"{rest} part", self.world
+        rough = set(names_of(premise.carrier)) & self.world.rough
         self.barred |= {(a, name) for a in self.axes if (a, rest) in self.barred}
         self._tensor(name)
 
         def part(env: Env) -> Value:
-            return world.of(Name(name), env) - world.number(300.0)
+            x = world.of(Name(name), env)
+            return x - np.sign(x) * world.number(300.0) if rough else x
 
         slope, carrier = premise.slope, premise.carrier
         world.defined[rest] = lambda env: world.of(slope, env) * part(env)
@@ -258,7 +261,7 @@ def _styled(style: str, rng: np.random.Generator, shape: tuple[int, ...]) -> Any
     if style == "large":
         return rng.uniform(-1, 1, shape) * 10.0 ** rng.uniform(-2, 4)
     if style == "offset":
-        return 1000.0 + 0.01 * rng.normal(size=shape)
+        return rng.choice([-1000.0, 1000.0]) + 0.01 * rng.normal(size=shape)
     if rng.random() < 0.4:
         return rng.integers(-2, 3, shape).astype(np.float32)
     return rng.normal(size=shape)
