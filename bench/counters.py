@@ -4,13 +4,13 @@
                                             [-o bench/results/profiles]
 
 CASE is the name of a case of bench/gpu, which must have been built (bench/build_gpu.py); its
-implementation is the launcher's own choice. Without peers numpy and cupy are enough. Each case runs
-in a process of its own: two launches of everything that are not counted, one that is, at the clocks
-that the card takes by itself. FOLDER/CASE.json tells of each kernel:
+implementation is the launcher's own choice. Without peers numpy and cupy are enough, and all cases
+share a process; with peers, a case has one of its own. Two launches of everything are not counted,
+one is, at the clocks that the card takes by itself. FOLDER/CASE.json tells of each kernel:
 
 ```
 Profile ::= case, gpu, date, ncu, kernels [Kernel]
-Kernel  ::= name, whose ("nautile" or the peers), ms, stalls {reason: share of the time of a warp},
+Kernel  ::= whose ("nautile" or "peers"), name, ms, stalls {reason: share of the time of a warp},
             and, where the card has them, the metrics of FACTS by their names there
 ```
 """
@@ -27,8 +27,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 from gpu.case import Case  # noqa: E402
 from gpu.groups import GROUPS, cases  # noqa: E402
 
-__all__ = ["FACTS", "kernels", "main"]
+__all__ = ["FACTS", "Wanted", "kernels", "main", "split"]
+
+LEAST = 5.0  # seconds for which a process is still started
+SECTIONS = (
+    *("SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "LaunchStats"),
+    *("WarpStateStats", "SchedulerStats", "Occupancy"),
+)
 
 FACTS: Mapping[str, str] = {
     "sm_ghz": "sm__cycles_elapsed.avg.per_second",
@@ -76,22 +84,53 @@ OURS = "nautile"
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A case, and the peers that are counted beside it."""
+
+    case: Case
+    peers: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As the command line has it."""
+        return "=".join([self.case.name, *([",".join(self.peers)] if self.peers else [])])
+
+
 def main() -> int:
     options = _options()
-    known = {c.name: c for c in cases(GROUPS)}
+    try:
+        wanted = [_wanted(text) for text in options.cases]
+    except KeyError as error:
+        print(f"no case named {error}", file=sys.stderr)
+        return 2
     if options.child:
-        _child(known[options.cases[0].partition("=")[0]], options.cases[0].partition("=")[2])
+        _child(wanted)
         return 0
     until, missed = time.time() + options.seconds, 0
-    for text in options.cases:
-        name = text.partition("=")[0]
-        if name not in known:
-            print(f"{name}: no such case", file=sys.stderr)
-            return 2
-        said = _profiled(options.ncu, text, options.output / f"{name}.json", until - time.time())
-        missed += not said.startswith("ok")
-        print(f"{name}: {said}", flush=True)
+    for group in _groups(wanted):
+        profiles, said = _profiled(options.ncu, group, until - time.time())
+        missed += len(group) - len(profiles)
+        options.output.mkdir(parents=True, exist_ok=True)
+        for name, profile in profiles.items():
+            path = options.output / f"{name}.json"
+            path.write_text(json.dumps(profile, indent=1) + "\n")
+        print(said, flush=True)
     return 1 if missed else 0
+
+
+def _wanted(text: str) -> Wanted:
+    """KeyError for an unknown case."""
+    name, _, peers = text.partition("=")
+    case = {c.name: c for c in cases(GROUPS)}[name]
+    return Wanted(case, tuple(p for p in peers.split(",") if p))
+
+
+def _groups(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
+    """What shares a process: all cases without peers; what a peer launches is told apart only by
+    not being ours."""
+    plain = [w for w in wanted if not w.peers]
+    return ([plain] if plain else []) + [[w] for w in wanted if w.peers]
 
 
 def _options() -> argparse.Namespace:
@@ -107,28 +146,31 @@ def _options() -> argparse.Namespace:
 # -- the parent ------------------------------------------------------------------------------------
 
 
-def _profiled(ncu: str, text: str, path: Path, seconds: float) -> str:
-    """Profile one case and write its file; what became of it, for people."""
-    if seconds < 5:
-        return "not run: the time was over"
+def _profiled(ncu: str, group: Sequence[Wanted], seconds: float) -> tuple[dict[str, Row], str]:
+    """The profiles of cases of one process by their names, and what became of them, for people."""
+    if seconds < LEAST:
+        return {}, "not run: the time was over"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report"
-        counted = [ncu, "--profile-from-start", "off", "--clock-control", "none", "--set", "full"]
-        me = [sys.executable, str(HERE / "counters.py"), "--child", text]
+        counted = [ncu, "--profile-from-start", "off", "--clock-control", "none"]
+        counted += [x for section in SECTIONS for x in ("--section", section)]
+        me = [sys.executable, str(HERE / "counters.py"), "--child", *(w.text for w in group)]
         shown = [ncu, "--import", f"{report}.ncu-rep", "--page", "raw", "--csv"]
         try:
             done = _run([*counted, "-f", "-o", str(report), *me], seconds)
             table = _run(shown, 60.0)
         except (OSError, subprocess.SubprocessError) as error:
             told = getattr(error, "stdout", "") or ""
-            return f"failed: {error} {told[-300:] if isinstance(told, str) else ''}"
-    name = text.partition("=")[0]
-    head = {"case": name, "gpu": _after(done, "gpu: "), "date": date.today().isoformat()}
-    rows = kernels(table, _after(done, "kernels: ").split())
-    profile = head | {"ncu": _version(ncu), "kernels": rows}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(profile, indent=1) + "\n")
-    return "ok, " + ", ".join(f"{r['name']} {r['ms']:.4f} ms" for r in rows)
+            return {}, f"failed: {error} {told[-300:] if isinstance(told, str) else ''}"
+    head = {"gpu": _after(done, "gpu: "), "date": date.today().isoformat(), "ncu": _version(ncu)}
+    found: dict[str, Row] = {}
+    rows = kernels(table)
+    for wanted in group:
+        name = wanted.case.name
+        mine, rows = split(rows, _after(done, f"{name}: ").split(), bool(wanted.peers))
+        found[name] = {"case": name, **head, "kernels": mine}
+    said = (f"{n}: {k['name']} {k['ms']:.4f} ms" for n, p in found.items() for k in p["kernels"])
+    return found, "\n".join(said)
 
 
 def _run(command: Sequence[str], seconds: float) -> str:
@@ -148,25 +190,29 @@ def _version(ncu: str) -> str:
     return _run([ncu, "--version"], 30.0).strip().splitlines()[-1].removeprefix("Version ")
 
 
-def kernels(table: str, ours: Iterable[str]) -> list[Row]:
-    """The kernels of a raw page in CSV, whose second line has the units; those named `ours` are
-    generated ones. What ncu itself says before the table is left out."""
+def kernels(table: str) -> list[Row]:
+    """The kernels of a raw page in CSV, whose second line has the units. What ncu itself says
+    before the table is left out."""
     lines = table.splitlines()
     start = next((i for i, x in enumerate(lines) if x.startswith('"ID"')), len(lines))
-    rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))
-    if not rows:
-        return []
-    units, *counted = rows
-    named = set(ours)
-    return [_kernel(row, units, named) for row in counted]
+    units, *counted = list(csv.DictReader(io.StringIO("\n".join(lines[start:])))) or [{}]
+    return [_kernel(row, units) for row in counted]
 
 
-def _kernel(row: Mapping[str, str], units: Mapping[str, str], ours: set[str]) -> Row:
-    name = row["Kernel Name"].partition("(")[0]
+def split(rows: Sequence[Row], names: Sequence[str], peers: bool) -> tuple[list[Row], list[Row]]:
+    """The rows of a case whose own kernels are `names`, and the rest, which are its peers' where it
+    has any. ValueError where the rows do not begin with the case's own."""
+    if [r["name"] for r in rows[: len(names)]] != list(names):
+        raise ValueError(f"counted {', '.join(r['name'] for r in rows)} and not {', '.join(names)}")
+    mine = [{"whose": OURS} | r for r in rows[: len(names)]]
+    rest = list(rows[len(names) :])
+    return (mine + [{"whose": "peers"} | r for r in rest], []) if peers else (mine, rest)
+
+
+def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> Row:
     facts = {fact: _value(row, units, metric) for fact, metric in FACTS.items()}
     return {
-        "name": name,
-        "whose": OURS if name in ours else "peers",
+        "name": row["Kernel Name"].partition("(")[0],
         "ms": _value(row, units, TIME),
         "stalls": _stalls(row),
     } | {fact: value for fact, value in facts.items() if value is not None}
@@ -195,53 +241,52 @@ def _stalls(row: Mapping[str, str]) -> dict[str, float]:
 # -- the child -------------------------------------------------------------------------------------
 
 
-def _child(case: Case, peers: str) -> None:
+def _child(group: Sequence[Wanted]) -> None:
     """Launch everything twice, then once while ncu counts."""
     import cupy
 
-    from nautile.runtime import Bundle
-
-    program = Bundle.load(case.folder)[case.program]
-    actions, keep = _actions(case, program, [p for p in peers.split(",") if p])
-    chosen = keep[0].choices
-    names = [
-        kernel.kernel
-        for launch, number in zip(program.launches, chosen, strict=True)
-        for kernel in launch.implementations[number].kernels
-    ]
     driver = ctypes.CDLL("libcuda.so.1")
-    gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    print(f"gpu: {gpu}", f"kernels: {' '.join(names)}", sep="\n", flush=True)
-    for number in range(3):
+    print(f"gpu: {cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}", flush=True)
+    for wanted in group:
+        actions, names, keep = _actions(wanted)
+        print(f"{wanted.case.name}: {' '.join(names)}", flush=True)
+        for number in range(3):
+            cupy.cuda.Device().synchronize()
+            if number == 2:
+                driver.cuProfilerStart()
+            for action in actions:
+                action()
         cupy.cuda.Device().synchronize()
-        if number == 2:
-            driver.cuProfilerStart()
-        for action in actions:
-            action()
-    cupy.cuda.Device().synchronize()
-    driver.cuProfilerStop()
+        driver.cuProfilerStop()
+        del actions, keep
 
 
-def _actions(case: Case, program: Any, peers: Sequence[str]) -> tuple[list[Any], list[Any]]:
-    """What is launched, ours first, and what it needs to live."""
-    if not peers:
-        from nautile.runtime.draw import inputs
+def _actions(wanted: Wanted) -> tuple[list[Callable[[], Any]], list[str], list[Any]]:
+    """What is launched, ours first, the names of our kernels, and what it all needs to live."""
+    from nautile.runtime import Bundle
+    from nautile.runtime.draw import inputs
 
+    program = Bundle.load(wanted.case.folder)[wanted.case.program]
+    if not wanted.peers:
         call = program.bind(inputs(program, 1))
-        return [call.launch], [call]
-    from functools import partial
-
+        return [call.launch], _names(program, call.choices), [call]
     import torch
     from gpu.check import draw
     from gpu.peers import work_of
 
-    work = work_of(case)
+    work = work_of(wanted.case)
     given = draw(program, work, 1)
     call = program.bind(given)
     torch.set_grad_enabled(False)
-    made = [c.make() for c in work.contestants if c.name in peers]
+    made = [c.make() for c in work.contestants if c.name in wanted.peers]
     ours = partial(call.launch, torch.cuda.current_stream())
-    return [ours, *(partial(m, given) for m in made)], [call, given]
+    actions: list[Callable[[], Any]] = [ours, *(partial(m, given) for m in made)]
+    return actions, _names(program, call.choices), [call, given]
+
+
+def _names(program: Any, choices: Sequence[int]) -> list[str]:
+    rows = zip(program.launches, choices, strict=True)
+    return [k.kernel for launch, n in rows for k in launch.implementations[n].kernels]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["PAGES", "counters", "emission", "sanitizer", "written"]
 
 Row = dict[str, Any]
-SHOWN = ("tensor_pipe", "special_pipe", "issue_slots", "dram", "l2", "l2_hits", "warps_active")
+SHOWN = ("tensor_cycles", "special_pipe", "issue_active", "sm", "l2", "l2_hits", "warps_active")
 STALLS = 3  # reasons shown
 _COUNTED = """\
 Rendered from `profiles/*.json` by `bench/render.py`; `bench/counters.py` measures. Percent of the
@@ -61,6 +61,7 @@ def _kernel(k: Row) -> Sequence[str]:
 def counters(profiles: Sequence[Row]) -> str:
     """Kernel by kernel, in percent of what the card can do, and why warps waited."""
     rows = (_counted(p, k) for p in profiles for k in p["kernels"])
+    head = ("case", "kernel", "whose", "ms", *SHOWN, "GB/s", "registers", "stalls")
     cards = ", ".join(dict.fromkeys(f"{p['gpu']}, {p['date']}, ncu {p['ncu']}" for p in profiles))
     return (
         "\n\n".join(
@@ -68,7 +69,7 @@ def counters(profiles: Sequence[Row]) -> str:
                 "# Hardware counters",
                 _COUNTED,
                 f"{cards}.",
-                _table(("case", "kernel", "whose", "ms", *SHOWN, "registers", "stalls"), rows),
+                _table(head, rows),
             )
         )
         + "\n"
@@ -78,9 +79,10 @@ def counters(profiles: Sequence[Row]) -> str:
 def _counted(profile: Row, k: Row) -> Sequence[str]:
     stalls = ", ".join(f"{n} {x:.0%}" for n, x in list(k["stalls"].items())[:STALLS])
     facts = (f"{k[f]:.0f}" if f in k else "" for f in SHOWN)
-    registers = f"{k.get('registers', 0):.0f}"
+    moved = sum(k.get(f"dram_{way}_bytes", 0.0) for way in ("read", "written")) / k["ms"] / 1e6
+    numbers = (f"{moved:.0f}", f"{k.get('registers', 0):.0f}")
     return (
-        profile["case"], k["name"][:40], k["whose"], f"{k['ms']:.4f}", *facts, registers, stalls
+        profile["case"], k["name"][:40], k["whose"], f"{k['ms']:.4f}", *facts, *numbers, stalls
     )  # fmt: skip
 
 

@@ -33,7 +33,9 @@ def table() -> str:
 
 
 def test_figures_have_their_units_and_their_kernels() -> None:
-    ours, theirs = counters.kernels(f"==PROF== Connected\n{table()}\n", ["k_O"])
+    rows = counters.kernels(f"==PROF== Connected\n{table()}\n")
+    (ours, theirs), rest = counters.split(rows, ["k_O"], peers=True)
+    assert not rest
     assert ours == {
         "name": "k_O", "whose": "nautile", "ms": 1.2505,
         "stalls": {"long_scoreboard": 0.69, "barrier": 0.3},
@@ -44,8 +46,18 @@ def test_figures_have_their_units_and_their_kernels() -> None:
     assert theirs["stalls"] == {"long_scoreboard": 1.0}
 
 
+def test_cases_of_one_process_are_told_apart_by_their_order() -> None:
+    rows = [{"name": n} for n in ("a", "b", "a")]
+    first, rest = counters.split(rows, ["a", "b"], peers=False)
+    second, rest = counters.split(rest, ["a"], peers=False)
+    assert [[r["name"] for r in x] for x in (first, second)] == [["a", "b"], ["a"]]
+    assert not rest
+    with pytest.raises(ValueError, match="counted b, a and not a"):
+        counters.split(rows[1:], ["a"], peers=False)
+
+
 def test_no_table_no_kernels() -> None:
-    assert counters.kernels("==ERROR== no kernels were profiled\n", ["k_O"]) == []
+    assert counters.kernels("==ERROR== no kernels were profiled\n") == []
 
 
 TOOL = """#!{python}
@@ -56,7 +68,8 @@ elif "--version" in sys.argv:
     print("NVIDIA (R) Nsight Compute\\nVersion 2025.3")
 else:
     assert sys.argv[-2] == "--child" and "--clock-control" in sys.argv
-    print("==PROF== Connected\\ngpu: Card\\nkernels: k_O")
+    name = sys.argv[-1].partition("=")[0]
+    print(f"==PROF== Connected\\ngpu: Card\\n{{name}}: k_O")
 """
 
 
@@ -71,7 +84,7 @@ def test_a_profile_is_written(
         sys, "argv", ["x", f"{case}=cublas", "--ncu", str(tool), "-o", str(tmp_path / "p")]
     )
     assert counters.main() == 0
-    assert capsys.readouterr().out.startswith(f"{case}: ok, k_O 1.2505 ms")
+    assert capsys.readouterr().out.startswith(f"{case}: k_O 1.2505 ms")
     found = json.loads((tmp_path / "p" / f"{case}.json").read_text())
     assert (found["gpu"], found["ncu"], found["case"]) == ("Card", "2025.3", case)
     assert [k["whose"] for k in found["kernels"]] == ["nautile", "peers"]

@@ -32,7 +32,8 @@ EMISSION = {
 PROFILE = {
     "case": "c", "gpu": "G", "date": "2026-01-02", "ncu": "2025",
     "kernels": [
-        {"name": "k_O", "whose": "nautile", "ms": 1.25, "tensor_pipe": 71.4, "registers": 168,
+        {"name": "k_O", "whose": "nautile", "ms": 1.25, "tensor_cycles": 71.4, "registers": 168,
+         "dram_read_bytes": 2e6, "dram_written_bytes": 0.5e6,
          "stalls": {"barrier": 0.5, "wait": 0.25, "math": 0.125, "other": 0.0625}},
     ],
 }  # fmt: skip
@@ -55,7 +56,7 @@ def test_pages_of_a_folder(tmp_path: Path) -> None:
     assert "| product | sm_90a, tiles m=128 | 120 | 0.25 | 0.62 | 0.88 | 2.00 |" in text
     assert "64 schedules of product, 2 threads: emitted in 0.8 s of processor" in text
     shown = (tmp_path / "profiles.md").read_text()
-    row = "| c | k_O | nautile | 1.2500 | 71 |  |  |  |  |  |  | 168 | barrier 50%, wait 25%"
+    row = "| c | k_O | nautile | 1.2500 | 71 |  |  |  |  |  |  | 2 | 168 | barrier 50%, wait 25%"
     assert row in shown
     assert "other" not in shown
     tools = (tmp_path / "sanitizer.md").read_text().splitlines()

@@ -25,6 +25,7 @@ def test_the_third_launch_is_counted(
         cuProfilerStop=lambda: at.setdefault("stop", len(machine.launches)),
     )
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
-    counters._child(SimpleNamespace(folder=folder, program="example"), "")
+    case = SimpleNamespace(folder=folder, program="example", name="one")
+    counters._child([counters.Wanted(case)])
     assert at == {"start": 4, "stop": 6}
-    assert "kernels: scale shift" in capsys.readouterr().out.splitlines()
+    assert "one: scale shift" in capsys.readouterr().out.splitlines()
