@@ -144,7 +144,10 @@ NT_DEV float nt_sin_approx(float x) { float r; asm("sin.approx.f32 %0, %1;" : "=
 NT_DEV float nt_cos_approx(float x) { float r; asm("cos.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
 // x less a multiple of 2 pi, by Cody and Waite's two steps
-NT_DEV float nt_turn(float x) { const float k = rintf(x * 0.15915494f); return fmaf(k, 1.7484556e-7f, fmaf(k, -6.2831855f, x)); }
+NT_DEV float nt_turn(float x) {
+  const float k = fmaf(x, 0.15915494f, 12582912.f) - 12582912.f;  // rounded by what an addend of 1.5 * 2^23 cuts
+  return fmaf(k, 1.7484556e-7f, fmaf(k, -6.2831855f, x));
+}
 
 NT_DEV float nt_sin_fast(float x) { return nt_sin_approx(nt_turn(x)); }
 

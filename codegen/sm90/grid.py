@@ -111,19 +111,18 @@ def _word(ctx: Context, carrier: Ring) -> str:
 
 
 def number_of(ctx: Context, op: WaitEmpty | WaitFull, total: int) -> None:
-    """The producer draws a tile ahead, so that it does not wait for the counter; only the lane that
-    releases the slot reads the word that the producer writes again then."""
+    """Only the lane that releases the slot reads the word that the producer writes again then. A
+    tile drawn earlier, while another is walked, would leave the last heavy ones to busy blocks."""
     word = _word(ctx, op.ring)
     if isinstance(op, WaitEmpty):
         ctx.emit(
-            "const int number = drawn;",
+            "const int number = atomicAdd(counter, 1);",
             f"if (number == {total - 1} + (int)gridDim.x) *counter = 0;  // the launch's last draw",
             f"nt_store4({word}, number);",
             f"if (number >= {total}) {{",
             f"nt_barrier_arrive({ctx.barrier(op.ring, 'full')});",
             "break;",
             "}",
-            "drawn = (int)gridDim.x + atomicAdd(counter, 1);",
         )
         return
     ctx.emit(

@@ -339,8 +339,6 @@ def _tiles(ctx: Context, op: Tiles) -> None:
         ctx.emit("}")
         _closings(ctx, start, step, total)
         return
-    if any(isinstance(o, WaitEmpty) for o in op.body):
-        ctx.emit("int drawn = blockIdx.x;  // the next tile's number")
     ctx.emit("while (true) {")
     for each in op.body:
         _operation(ctx, each)

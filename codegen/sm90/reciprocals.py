@@ -9,7 +9,7 @@ dividend: for values that need an absolute accuracy alone (accuracy.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nautile.codegen.tile import Ref, Tile
@@ -19,7 +19,7 @@ from nautile.terms import Apply, Axis, Cast, Const, Term, apply, transform, walk
 __all__ = ["Divided", "divided"]
 
 LEAST = 2.0**-20
-_SQUARES = ("exp", "exp2", "sigmoid", "abs", "sqrt")
+_NEVER_NEGATIVE = ("exp", "exp2", "sigmoid", "abs", "sqrt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +75,48 @@ def _divisor(t: Term, axes: frozenset[Axis]) -> Term | None:
     return None
 
 
-def _least(t: Term) -> float | None:
+def _least(root: Term) -> float | None:
     """A bound below, or None where none is known."""
+    known: dict[Term, float | None] = {}
+    for t in walk(root):
+        known[t] = _low(t, known)
+    return known[root]
+
+
+def _low(t: Term, known: Mapping[Term, float | None]) -> float | None:
     match t:
         case Const(value):
             return float(value)
         case Apply("add", (a, b)):
-            low = (_least(a), _least(b))
+            low = (known[a], known[b])
             return None if low[0] is None or low[1] is None else low[0] + low[1]
-        case Apply("mul", (a, b)) if a is b:
-            return 0.0
-        case Apply("mul", (a, Const(c))) | Apply("mul", (Const(c), a)) if float(c) >= 0:
-            low_a = _least(a)
-            return None if low_a is None else low_a * float(c)
+        case Apply("mul", (a, Const(c))) | Apply("mul", (Const(c), a)):
+            low_a = known[a]
+            if low_a is not None and float(c) >= 0:
+                return low_a * float(c)
+            return 0.0 if _never_negative(t, known) else None
+        case Apply("mul", _):
+            return 0.0 if _never_negative(t, known) else None
         case Apply("max", (a, b)):
-            known = [x for x in (_least(a), _least(b)) if x is not None]
-            return max(known, default=None)
+            return max((x for x in (known[a], known[b]) if x is not None), default=None)
         case Apply("pow", (_, Const(c))) if float(c) % 2 == 0 and float(c) >= 0:
             return 0.0
-        case Apply(operation, _) if operation in _SQUARES:
+        case Apply(operation, _) if operation in _NEVER_NEGATIVE:
             return 0.0
         case Cast("f32", a):
-            return _least(a)
+            return known[a]
     return None
+
+
+def _never_negative(product: Term, known: Mapping[Term, float | None]) -> bool:
+    """Whether a product's factors are squares and others that are never negative."""
+    odd: set[Term] = set()
+    pending = [product]
+    while pending:
+        match pending.pop():
+            case Apply("mul", (a, b)):
+                pending += [a, b]
+            case factor:
+                odd ^= {factor}
+    least = [known[f] for f in odd]
+    return all(low is not None and low >= 0 for low in least)

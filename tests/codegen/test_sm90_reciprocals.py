@@ -32,6 +32,8 @@ def _over(x: Term) -> Term:
     "divisor",
     [
         _one_plus(apply("mul", X, X)),
+        _one_plus(apply("mul", apply("mul", X, Const(0.25)), X)),
+        _one_plus(apply("mul", apply("mul", X, apply("abs", Y)), X)),
         _one_plus(apply("exp", apply("neg", X))),
         apply("add", apply("abs", X), Const(0.5)),
         apply("max", X, Const(0.25)),
@@ -50,6 +52,8 @@ def test_divisors_that_are_bounded_below(divisor: Term) -> None:
     [
         X,
         apply("mul", X, Y),
+        _one_plus(apply("mul", apply("mul", X, Const(-0.25)), X)),
+        _one_plus(apply("mul", apply("mul", X, Y), X)),
         apply("abs", X),
         apply("add", apply("mul", X, X), Const(1e-12)),
         apply("sub", Const(1.0), apply("mul", X, X)),
@@ -59,6 +63,14 @@ def test_divisors_that_are_bounded_below(divisor: Term) -> None:
 )
 def test_divisors_that_may_be_small_or_are_the_row_s(divisor: Term) -> None:
     assert divided(_over(divisor), BOTH, ["d0"]) is None
+
+
+def test_a_deep_divisor_is_no_deep_recursion() -> None:
+    divisor = _one_plus(apply("mul", X, X))
+    for _ in range(5000):
+        divisor = apply("add", apply("mul", divisor, Const(0.5)), apply("mul", X, X))
+    found = divided(_over(apply("add", divisor, Const(0.5))), BOTH, ["d0"])
+    assert found is not None
 
 
 def test_a_sigmoid_is_a_quotient_and_its_factor_is_folded() -> None:

@@ -128,17 +128,15 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
       int slot_Q = 0; nt_u32 parity_Q = 1;
       int slot_K = 0; nt_u32 parity_K = 1;
       int slot_V = 0; nt_u32 parity_V = 1;
-      int drawn = blockIdx.x;  // the next tile's number
       while (true) {
         nt_barrier_wait(empty_Q + 8 * slot_Q, parity_Q);
-        const int number = drawn;
+        const int number = atomicAdd(counter, 1);
         if (number == 1023 + (int)gridDim.x) *counter = 0;  // the launch's last draw
         nt_store4(shared + 229472 + 8 * slot_Q, number);
         if (number >= 1024) {
           nt_barrier_arrive(full_Q + 8 * slot_Q);
           break;
         }
-        drawn = (int)gridDim.x + atomicAdd(counter, 1);
         const int band = number / 128, within = number % 128;
         const int high = 4;
         const int z = band * 4 + within % high, tile_row = within / high;
