@@ -39,8 +39,8 @@ __all__ = ["Verdict", "check"]
 
 _PROVED = 0.1  # of the instances that are asked for
 _LEAST = 12  # instances of each method without which a law that ran out of time has no verdict
-_EXAMPLES = 20
-_REPAIR = 8.0  # seconds
+_EXAMPLES = 12
+_REPAIR = 20.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ class _Trying:
         if proved or not method.searched:
             return None
         self.tried += _EXAMPLES
-        return search(rule, method, axis_names(rule), examples=_EXAMPLES, seed=self.seed)
+        axes = axis_names(rule)
+        return search(rule, method, axes, examples=_EXAMPLES, seed=self.seed, until=self.until)
 
 
 def check(

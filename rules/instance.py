@@ -132,7 +132,8 @@ class _Builder:
     def __init__(self, rule: Rule, setting: Setting, forward: bool) -> None:
         self.rule, self.setting, self.forward = rule, setting, forward
         self.patterns = patterns_of(rule)
-        names = axis_names(rule)
+        more = (n for n in setting.extents if not n[0].isupper())
+        names = dict.fromkeys([*axis_names(rule), *more])
         self.extent = {n: Axis(n, 0, setting.extents[n]) for n in names}
         self.defined = carriers_of(rule)
         self.known = {(c.axis, c.name) for c in rule.conditions if isinstance(c, Free)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +41,10 @@ class _Drawn:
 
 
 def search(
-    rule: Rule, method: Method, axes: list[str], *, examples: int, seed: int
+    rule: Rule, method: Method, axes: list[str], *, examples: int, seed: int, until: float
 ) -> Refutation | None:
-    """A refutation by `method`, shrunk, or None where so many examples gave none."""
+    """A refutation by `method`, shrunk, or None where so many examples gave none, or none before
+    the clock (`time.monotonic`) is `until`."""
     from hypothesis import HealthCheck, Phase, Verbosity, find, settings
     from hypothesis import strategies as st
     from hypothesis.errors import NoSuchExample, Unsatisfiable
@@ -54,7 +56,7 @@ def search(
         return _drawn(rule, method, axes, draw)
 
     def refutes(tried: tuple[Instance, dict[str, Array]] | None) -> bool:
-        if tried is None:
+        if tried is None or time.monotonic() > until:
             return False
         found = method.judge(*tried)
         if found is not None:

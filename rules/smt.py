@@ -38,9 +38,11 @@ def proved_by_z3(rule: Rule, kind: str) -> bool:
         return False
     if not all(isinstance(p, (Call, Name, Number, Round)) for s in patterns for p in parts(s)):
         return False
+    from z3 import Z3Exception
+
     try:
         return (_Bits if kind == "bits" else _Reals)(rule).proved()
-    except Unsupported:
+    except (Unsupported, Z3Exception):  # Z3's own: truth values among numbers
         return False
 
 
@@ -86,7 +88,7 @@ class _Reals:
     def conditions(self) -> list[Any]:
         asked: list[Any] = []
         for c in self.rule.conditions:
-            if isinstance(c, (Sign, Bound)):
+            if isinstance(c, (Sign, Bound)) and c.name in self.names:
                 limit = self.number(0 if isinstance(c, Sign) else c.number)
                 asked.append(self.related(c.relation, self.names[c.name], limit))
         return asked
@@ -175,8 +177,8 @@ class _Bits(_Reals):
 
     def conditions(self) -> list[Any]:
         """What is known of signs does not exclude NaN."""
-        names = {c.name for c in self.rule.conditions if isinstance(c, (Sign, Bound))}
-        nan = [self.z3.fpIsNaN(self.names[n]) for n in sorted(names)]
+        asked = {c.name for c in self.rule.conditions if isinstance(c, (Sign, Bound))}
+        nan = [self.z3.fpIsNaN(self.names[n]) for n in sorted(asked & set(self.names))]
         return [self.z3.Or(*nan, c) for c in super().conditions()]
 
     def number(self, value: bool | int | float) -> Any:

@@ -143,7 +143,7 @@ def _fast(instance: Instance, values: dict[str, Array]) -> Found | None:
 
 
 def _near(instance: Instance, values: dict[str, Array]) -> Found | None:
-    left, right = sides(instance, values, "f64")
+    left, right = (side.astype(np.float64) for side in sides(instance, values, "f64"))
     with np.errstate(all="ignore"):
         off = np.abs(left - right) > instance.rule.bound * np.maximum(1.0, np.abs(left))
     return _found(instance, left, right, np.isfinite(left) & (off | ~np.isfinite(right)))
