@@ -17,6 +17,7 @@ from nautile.codegen.closing import closes
 from nautile.codegen.general import emit_general
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
+from nautile.codegen.overlapping import overlapping
 from nautile.codegen.rows import RowOptions, as_rows, emit_rows, emit_rows_cluster
 from nautile.codegen.sm80.emit import CAPACITY, emit_mma, emit_variants
 from nautile.codegen.source import CudaKernel
@@ -66,7 +67,8 @@ def alternatives(kernel: Kernel, tiles: Sequence[TileProgram]) -> Iterator[CudaK
 
 
 def _launch(kernel: Kernel, made: Sequence[CudaKernel]) -> CudaKernel:
-    return made[0] if len(made) == 1 else _side_by_side(kernel.name, made)
+    one = made[0] if len(made) == 1 else _side_by_side(kernel.name, made)
+    return overlapping(kernel, one)
 
 
 def _schedules(program: TileProgram) -> Iterator[CudaKernel]:

@@ -8,7 +8,7 @@ launches where they are cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -140,7 +140,17 @@ def joined(kernels: Sequence[Kernel], wanted: frozenset[str]) -> tuple[Kernel, .
             if both is not None:
                 found[found.index(readers[0])] = both
                 found.remove(first)
-    return tuple(found)
+    return tuple(_following(found))
+
+
+def _following(kernels: Sequence[Kernel]) -> Iterator[Kernel]:
+    """The kernels, those marked that merge the states of the one right before them."""
+    before: Kernel | None = None
+    for kernel in kernels:
+        own = {o.buffer.name for o in before.outputs} if before is not None else set()
+        after = before is not None and bool(before.split) and not before.closing
+        yield replace(kernel, follows=True) if after and _reads(kernel, own) else kernel
+        before = kernel
 
 
 def _reads(kernel: Kernel, names: set[str]) -> bool:

@@ -60,7 +60,8 @@ class Kernel:
     """One launch: parts (usually one), its predicted cost and the rules that made its terms. Where
     it makes partial states of a reduction that is split over blocks, `split` gives the number of
     chunks of the axis; a later kernel merges them, or with `closing` the last of two parts, by the
-    last block of each group that ends (see closing.py)."""
+    last block of each group that ends (see closing.py). One that `follows` reads what the launch
+    right before it makes, and may be on the device before that one has ended."""
 
     name: str
     parts: tuple[Part, ...]
@@ -68,6 +69,7 @@ class Kernel:
     rules: tuple[str, ...] = ()
     split: Mapping[Axis, int] = field(default_factory=dict)
     closing: bool = False
+    follows: bool = False
 
     @property
     def outputs(self) -> tuple[Output, ...]:
