@@ -28,6 +28,7 @@ from gpu.case import Case, text_of  # noqa: E402
 
 if TYPE_CHECKING:
     from nautile.terms import Program
+    from nautile.worker import Worker
 
 FOLDER = HERE / "bundles" / "odd"
 
@@ -111,6 +112,8 @@ CASES = (
 
 
 def main() -> int:
+    from nautile.worker import Worker
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="h200")
     parser.add_argument("--only", default="", help="build the cases whose name has this text")
@@ -119,15 +122,17 @@ def main() -> int:
     if not options.chosen:
         prefer_own()
     failures = {}
+    worker = Worker()
     for case in (c for c in CASES if options.only in c.name):
         start = time.perf_counter()
         shutil.rmtree(FOLDER / case.name, ignore_errors=True)
         try:
-            ways = build(case, options.target)
+            ways = build(case, options.target, worker)
             print(f"{case.name}: {ways}, {time.perf_counter() - start:.1f} s", flush=True)
         except Exception as error:  # one case that fails must not hide the others
             failures[case.name] = f"{type(error).__name__}: {error}"[:400]
             print(f"{case.name}: {failures[case.name]}", file=sys.stderr, flush=True)
+    worker.close()
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "failures.json").write_text(json.dumps(failures, indent=1) + "\n")
     return 1 if failures else 0
@@ -140,12 +145,12 @@ def prefer_own() -> None:
     building._pays = lambda candidate, kernel: True
 
 
-def build(case: Odd, target: str) -> str:
+def build(case: Odd, target: str, worker: Worker) -> str:
     """Optimize, compile and write one case; the schedules of its launches' implementations."""
     from nautile.bundle import write_bundle
     from nautile.stages import Options, optimize
 
-    result = optimize(case.parsed(), Options(target=target, compile=True))
+    result = optimize(case.parsed(), Options(target=target, compile=True), worker=worker)
     write_bundle(FOLDER / case.name, result)
     manifest = json.loads((FOLDER / case.name / "manifest.json").read_text())
     ways = [w["schedule"] for x in manifest["launches"] for w in x["implementations"]]
