@@ -18,7 +18,7 @@ from nautile.codegen.general import emit_general
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.overlapping import overlapping
-from nautile.codegen.rows import RowOptions, as_rows, emit_rows, emit_rows_cluster
+from nautile.codegen.rows import as_rows, emit_rows, hopper_variants
 from nautile.codegen.sm80.emit import CAPACITY, emit_mma, emit_variants
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import Fold, Mma, TileProgram, Write, walk_statements
@@ -29,12 +29,6 @@ from nautile.extract.kernel import Kernel
 __all__ = ["alternatives", "closing_kernel", "emit", "emit_cluster_variants", "emit_program"]
 
 _SCHEDULES = 3  # alternatives that are tried, at most
-_CLUSTERS = (
-    RowOptions(cluster=0),
-    RowOptions(cluster=0, occupancy=2),
-    RowOptions(cluster=0, staged=True, room=0),
-    RowOptions(cluster=0, occupancy=1),
-)
 _TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")
 
 
@@ -123,11 +117,9 @@ def emit_cluster_variants(program: TileProgram) -> list[CudaKernel]:
     rows = None if _multiplies(program) else as_rows(program)
     if rows is None:
         raise LoweringError(f"{program.name}: its blocks are not rows")
-    precise = _precisely(program)
-    made = [emit_rows_cluster(rows, program.name, precise, _CLUSTERS[0])]
-    for options in _CLUSTERS[1:]:
-        with suppress(LoweringError):
-            made.append(emit_rows_cluster(rows, program.name, precise, options))
+    made = list(hopper_variants(rows, program.name, _precisely(program)))
+    if not made:
+        raise LoweringError(f"{program.name}: one block a row does as well, or no block holds it")
     return made
 
 

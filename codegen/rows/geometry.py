@@ -20,6 +20,7 @@ _FLYING = 16  # registers a thread for what it has read, where nothing is folded
 _NARROW = 4  # registers for the vectors of one tensor at a place
 _HELD = 32  # registers a thread for what it has read
 _THREADS = 128
+_MOST = 1024  # threads of a block
 _FOLDING = 512  # threads of a row that is folded, while it is read in pieces
 _RESIDENT = 64  # registers a thread that a row may take to be read once
 _FACTORS = 32  # registers a thread for what all rows share, where blocks walk over rows
@@ -36,6 +37,7 @@ _STAGE = 163840  # bytes of shared memory for a staged row: what sm_80 has
 _WORTH = 4096  # registers that a row must take for several blocks to share it
 _MULTIPROCESSORS = 132  # of an H200
 _PROCESSORS, _EACH = 8, 16  # its groups of multiprocessors, in which clusters lie, and their least
+_ROUNDS = 4  # rows one after the other, from which blocks that stay are worth their start
 _RESERVE = 227 * 1024  # bytes of shared memory of one of its multiprocessors
 _STATES = 2048  # bytes of them for states and barriers of a block
 _FILE = 65536  # registers of one of its multiprocessors
@@ -51,7 +53,8 @@ class RowOptions:
     thread are for what all rows share, read beside the row (negative: the geometry's choice).
     With a `ring` (sm_90) blocks stay and walk over the rows, while the copy engine brings as many
     rows ahead; `walkers` rows at a time. Results that are `taken` away by it leave by way of the
-    ring. With `overlap` a launch may begin while the one before it
+    ring. A ring that is `wanted` is refused where one block a row does as well, or what all rows
+    share would be read again. With `overlap` a launch may begin while the one before it
     drains. A cluster of 0 is one that the row needs."""
 
     cluster: int = 1
@@ -65,6 +68,7 @@ class RowOptions:
     ring: int = 0
     walkers: int = 0
     taken: bool = False
+    wanted: bool = False
     overlap: bool = True
 
 
@@ -273,9 +277,7 @@ def _clustered(name: str, row: _Row, options: RowOptions) -> Geometry:
     if options.cluster == 0 and not (_long(row) or _few(row)):
         raise LoweringError(f"{name}: one block a row does as well as a cluster")
     least = _spread(row) if options.cluster == 0 and _few(row) else 2
-    for most, room, fits in (
-        ((options.threads, 128 if options.staged else 32, 0),) if options.threads else _PARTS
-    ):
+    for most, room, fits in _parts(row, options):
         for cluster in _CLUSTERS if options.cluster == 0 else (options.cluster,):
             part = -(-row.vectors // cluster)
             held = -(-part // most)
@@ -292,7 +294,9 @@ def _walked(name: str, row: _Row, options: RowOptions) -> Geometry:
     for with their rings, and as give every one the same number of rows where that is possible."""
     cluster = max(1, options.cluster)
     part = -(-row.vectors // cluster)
-    threads = options.threads or min(512, 32 * -(-part // (32 * _VECTORS)))
+    threads = options.threads or 32 * -(-part // (32 * -(-part // _MOST)))
+    if cluster == 1:  # as the merge of a block's warps wants
+        threads = 1 << (threads - 1).bit_length()
     held = -(-part // threads)
     if not row.folds or part < 32 or threads % 32 or (cluster - 1) * part >= row.vectors:
         raise LoweringError(f"{name}: no warp has its part of a row")
@@ -303,12 +307,15 @@ def _walked(name: str, row: _Row, options: RowOptions) -> Geometry:
     made = replace(dealt, block_rows=beside, ring=options.ring, staged=False, taken=options.taken)
     most = min(_RESERVE // (made.stage + _STATES), 2048 // made.threads)
     fits = min(options.occupancy or _FILE // (made.threads * _registers(row, held, options)), most)
-    if not fits or row.words * held > _RESIDENT:
+    again = options.wanted and (not _outgrown(row) or row.shared * held > options.early)
+    if not fits or row.words * held > _RESIDENT or again:
         raise LoweringError(f"{name}: a multiprocessor does not hold a ring of rows")
     walkers = _MULTIPROCESSORS * fits // cluster * beside
     if cluster > 2:
         walkers = _PROCESSORS * (_EACH * fits // cluster) * beside
     rounds = -(-row.rows // (options.walkers or walkers))
+    if options.wanted and rounds < _ROUNDS:
+        raise LoweringError(f"{name}: {row.rows} rows are too few for blocks that stay")
     return replace(made, wanted=fits, walkers=-(-row.rows // rounds))
 
 
@@ -320,13 +327,25 @@ def _registers(row: _Row, held: int, options: RowOptions) -> int:
     return 32 + row.words * held + kept + early
 
 
-def _long(row: _Row) -> bool:
-    """Whether one block would read the row again, or compute too long while nothing is under way;
-    unless more than the row itself is read beside it (measured: 67% of a copy's bandwidth for a
-    normalisation of 64k columns with two vectors of factors, against 78% by one block)."""
+def _parts(row: _Row, options: RowOptions) -> tuple[tuple[int, int, int], ...]:
+    """Most threads of a block, registers a thread, blocks on a multiprocessor, the best first.
+    Where registers hold few elements, as of f32, more threads in fewer blocks are better."""
+    if options.threads:
+        return ((options.threads, 128 if options.staged else 32, 0),)
+    few = row.width * (32 // max(1, row.words)) <= 32
+    return (_PARTS[1], _PARTS[0], _PARTS[2]) if few else _PARTS
+
+
+def _outgrown(row: _Row) -> bool:
+    """Whether one block would read the row again, or compute too long with nothing under way."""
     heavy = row.words <= _NARROW and row.vectors * row.width >= _BUSY
-    alone = _folded(row, DEFAULT).resident and not heavy
-    return row.several and row.shared <= row.words and not alone
+    return row.several and (heavy or not _folded(row, DEFAULT).resident)
+
+
+def _long(row: _Row) -> bool:
+    """Whether blocks of a cluster share such a row; unless much more than the row itself is read
+    beside it, which every row of a cluster fetches again."""
+    return _outgrown(row) and row.shared <= 2 * row.words
 
 
 def _few(row: _Row) -> bool:

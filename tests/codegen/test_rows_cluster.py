@@ -134,9 +134,9 @@ def test_clusters_of_every_size_and_fold_are_tried() -> None:
         (softmax(n=4096, c=32768), 2, 256),
         (softmax_online(4096, 65536), 4, 256),
         (softmax(n=4096, c=131072), 8, 256),
-        (softmax_online(4096, 65536, "f32"), 8, 256),
-        (rms_residual(4096, 49152), 8, 256),
-        (rms_residual(4096, 40000), 8, 224),
+        (softmax_online(4096, 65536, "f32"), 4, 512),
+        (rms_residual(4096, 49152), 4, 512),
+        (rms_residual(4096, 40000), 4, 448),
         (softmax(n=2, c=32768), 8, 256),
         (softmax(n=2, c=8192), 8, 128),
         (softmax(n=30, c=8192), 4, 256),
@@ -153,7 +153,6 @@ def test_the_cluster_that_a_long_row_needs(kernel: Kernel, cluster: int, threads
     [
         softmax(n=4096, c=16384),  # one block holds the row
         rms_residual(4096, 32768),  # so it does of two tensors: enough is under way
-        layernorm(4096, 65536),  # factors are as long as two rows: no block could keep them
         cross_entropy(4096, 128256),  # read once anyhow
         softmax(n=2, c=4096),  # too little for several blocks
         pointwise(4096, 65536),  # nothing is folded

@@ -21,6 +21,7 @@ from sample_kernels import (
 from sample_values import check, inputs
 
 from nautile.codegen.compile import compile_kernel
+from nautile.codegen.emit import emit_cluster_variants
 from nautile.codegen.lower import lower
 from nautile.codegen.rows import RowOptions, as_rows, emit_rows_walked
 from nautile.codegen.source import CudaKernel
@@ -98,6 +99,36 @@ def test_a_walk_computes_what_the_oracle_does(library: object, name: str) -> Non
 def test_its_machine_code_spills_nothing(name: str) -> None:
     report = compile_kernel(walked(name), "sm_90").report
     assert (report.spill_stores, report.spill_loads) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "first"),
+    [
+        (softmax(n=4096, c=32768), (1, 1024, 128)),
+        (softmax_online(4096, 65536), (2, 1024, 132)),
+        (layernorm(4096, 32768), (2, 1024, 132)),  # one block has no room for the factors
+        (softmax_online(4096, 65536, "f32"), (4, 512, 16384)),  # three rows fit no pair
+        (softmax(n=64, c=32768), (2, 256, 128)),  # too few rows to stay for
+    ],
+)
+def test_the_schedule_that_comes_first(kernel: Kernel, first: tuple[int, int, int]) -> None:
+    made = emit_cluster_variants(lower(kernel, kernel.parts[0]))[0]
+    assert (host.cluster_of(made), made.threads, made.grid[0]) == first
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        softmax(n=4096, c=16384),  # one block holds the row
+        rms_residual(4096, 32768),  # so it does of two tensors
+        cross_entropy(4096, 128256),  # read once anyhow
+        pointwise(4096, 65536),  # nothing is folded
+        softmax_online(4096, 1 << 20),  # too long for eight blocks
+    ],
+)
+def test_one_block_a_row_does_as_well(kernel: Kernel) -> None:
+    with pytest.raises(LoweringError):
+        emit_cluster_variants(lower(kernel, kernel.parts[0]))
 
 
 def test_text_of_a_walk(request: pytest.FixtureRequest) -> None:
