@@ -242,13 +242,13 @@ class Pack:
 @dataclass(frozen=True, slots=True)
 class Pointwise:
     """`precise` asks for functions within 1-2 ulp; where a value is rounded to 16 bits afterwards,
-    the faster ones do. `absolute`: errors below 1e-6 of the operands' size do as well."""
+    the faster ones do. `absolute`: an error that the value may have whatever its size, or 0."""
 
     target: Fragment
     value: Term
     whole: Term | None = None
     precise: bool = False
-    absolute: bool = False
+    absolute: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

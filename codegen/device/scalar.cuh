@@ -139,6 +139,12 @@ NT_DEV float nt_tanh_near(float v) {
   return v * fmaf(fmaf(fmaf(-2.647243e-6f, s, 1.2837054e-4f), s, -5.2063526e-3f), s, 0.24999942f);
 }
 
+// the same, by a polynomial of the fifth degree: absolute error 5.4e-6
+NT_DEV float nt_tanh_near_5(float v) {
+  const float s = v * v;
+  return v * fmaf(fmaf(1.0990355e-4f, s, -5.1696096e-3f), s, 0.24998121f);
+}
+
 NT_DEV float nt_sin_approx(float x) { float r; asm("sin.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
 NT_DEV float nt_cos_approx(float x) { float r; asm("cos.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }

@@ -11,7 +11,7 @@ tanh is near -1 keeps digits that the sum would lose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nautile.codegen.schedule.registers import reads
 from nautile.codegen.schedule.structure import Structure, statements
@@ -19,14 +19,40 @@ from nautile.codegen.tile import Fold, Map, Ref, Statement
 from nautile.codegen.types import dtype_of
 from nautile.terms import Apply, Cast, Const, Term, apply, children, transform
 
-__all__ = ["absolute", "bounded", "logistic"]
+__all__ = ["absolute", "bounded", "logistic", "share"]
 
 LARGEST = 1000.0  # times 3e-7 is below what a rounding to 16 bits shows
+HARMLESS = 3e-4  # of an exponential's argument
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
-def absolute(structure: Structure) -> frozenset[str]:
-    """The names of values that need an absolute accuracy alone."""
+def absolute(structure: Structure) -> dict[str, float]:
+    """The values that need an absolute accuracy alone, and the error that each may have."""
+    found = list(statements(structure.program.body))
+    names = _absolute(structure)
+    moved = dict.fromkeys(names, 0.0)
+    for s in reversed(found):
+        for name in reads(s) & names:
+            moved[name] = max(moved[name], _moved(s, name, moved))
+    return {n: HARMLESS / m if m else 1.0 for n, m in moved.items() if m <= LARGEST}
+
+
+def _moved(s: Statement, name: str, moved: Mapping[str, float]) -> float:
+    """By how much the arguments of exponentials change with a value that a statement reads."""
+    if isinstance(s, Fold):
+        return max(moved.get(t.name, 0.0) for t in (s.target, s.before) if t is not None)
+    assert isinstance(s, Map)
+    own = moved.get(s.target.name)
+    paths = _paths(s.value, name, None if own is None else 1.0)
+    return max(paths, default=0.0) * (1.0 if own is None else own)
+
+
+def share(term: Term, name: str) -> float:
+    """By how much a term changes with a value that it reads."""
+    return max(_paths(term, name, 1.0), default=0.0)
+
+
+def _absolute(structure: Structure) -> frozenset[str]:
     found = list(statements(structure.program.body))
     names = {s.target.name for s in found if isinstance(s, Map) and s.target.dtype == "f32"}
     folds = [s for s in found if isinstance(s, Fold) and s.monoid in ("max", "min")]

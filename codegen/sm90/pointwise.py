@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from nautile.codegen.memory import Fragment, Pointwise
 from nautile.codegen.show import show_value
-from nautile.codegen.sm90.accuracy import bounded
+from nautile.codegen.sm90.accuracy import bounded, share
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.elements import bare, begun, elements, fold_columns, note, pair, walk
 from nautile.codegen.sm90.memory import Midway
@@ -17,10 +17,13 @@ from nautile.codegen.sm90.near import capped, fourfold, in_place
 from nautile.codegen.sm90.reciprocals import Divided, divided
 from nautile.codegen.tile import Ref, Tile
 from nautile.terms import Apply, Axis, Const, Term, apply
+from nautile.terms import walk as subterms
 
 __all__ = ["half", "other_half", "pointwise"]
 
 MOST_DIVISORS = 4  # of one term that share reciprocals
+BOUNDED = 3e-7  # the error of tanh by an exponential
+QUINTIC = 5.4e-6  # of nt_tanh_near_5
 
 
 def pointwise(ctx: Context, op: Pointwise) -> None:
@@ -40,14 +43,26 @@ def _assign(
     ctx: Context, op: Pointwise, value: Term, columns: tuple[int, int] | None = None
 ) -> None:
     column = op.target.column
-    if not op.absolute or column is None:
-        _plain(ctx, op, bounded(value) if op.absolute else value, columns)
+    if column is None or not _may_err(op, value):
+        _plain(ctx, op, bounded(value) if _may_err(op, value) else value, columns)
         return
     curve = capped(value, frozenset((ctx.roles.geometry.row, column)))
     if curve is None:
         _divided(ctx, op, value, columns)
     else:
         _capped(ctx, op, value, curve, columns)
+
+
+def _may_err(op: Pointwise, value: Term) -> bool:
+    """Whether forms of absolute accuracy do, for every tanh of the term."""
+    curves = [t for t in subterms(value) if isinstance(t, Apply) and t.operation == "tanh"]
+    return op.absolute > 0 and all(_error(op, value, c) >= BOUNDED for c in curves)
+
+
+def _error(op: Pointwise, value: Term, curve: Apply) -> float:
+    """The error that a tanh may have."""
+    other = Ref(Tile("curve", op.target.tile.axes, "f32"))
+    return op.absolute / max(share(in_place(value, curve, other), other.tile.name), 1e-9)
 
 
 def _plain(
@@ -72,7 +87,8 @@ def _capped(
     """Four times tanh's argument in the value's place, then a form of tanh for what they are."""
     element, axes = ctx.element(op.target), op.target.tile.axes
     four = _leaf(ctx, "v", element, axes)
-    near = _leaf(ctx, "v", f"(nt_tanh_near({element}))", axes)
+    form = "nt_tanh_near" if _error(op, value, curve) < QUINTIC else "nt_tanh_near_5"
+    near = _leaf(ctx, "v", f"({form}({element}))", axes)
     ctx.emit("{", "nt_u32 large = 0;")
     lines = [f"large |= __float_as_uint({element});"]
     start, stop = columns or (0, op.target.columns)

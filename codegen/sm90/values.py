@@ -60,7 +60,7 @@ class Values:
     number: dict[int, int] = field(default_factory=dict)
     precise: bool = False
     narrow: frozenset[str] = frozenset()
-    absolute: frozenset[str] = frozenset()
+    absolute: dict[str, float] = field(default_factory=dict)
     fused: dict[str, Map] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -351,7 +351,8 @@ class Values:
         target = self._array(s.target, self._over(s, nest))
         value = self._value(s, s.value)
         precise = self.precise and s.target.name not in self.narrow
-        absolute = s.target.name in self.narrow & self.absolute
+        narrow = s.target.name in self.narrow
+        absolute = self.absolute.get(s.target.name, 0.0) if narrow else 0.0
         plain = self.structure.program.masked.get(s.target.name)
         if plain is None:
             return self._copy(target, value, precise, absolute)
@@ -365,7 +366,7 @@ class Values:
         return [Pointwise(target, value, whole, precise, absolute)]
 
     def _copy(
-        self, target: Fragment, value: Term, precise: bool, absolute: bool
+        self, target: Fragment, value: Term, precise: bool, absolute: float
     ) -> list[Operation]:
         """Nothing, where a value takes the place of the one that it equals."""
         if isinstance(value, Ref) and self.where.get(value.tile.name) == self.where.get(

@@ -132,7 +132,25 @@ def capped(s: Term, q: Term, t: Term, h: Term) -> Term:
         # scores: what is wrong absolutely is wrong relatively after exp, and is rounded to 16 bits
         (
             lambda: P.attention(256, 256, 64, tile=(128, 64), score=capped),
+            "nt_reciprocals nt_tanh_near_5",
+        ),
+        # of a factor of 200, less is let pass
+        (
+            lambda: P.attention(
+                256, 256, 64, tile=(128, 64), score=lambda *a: P.mul(capped(*a), 200 / 30)
+            ),
             "nt_reciprocals nt_tanh_near",
+        ),
+        # a factor of 30000 inside the score, which a distance is added to
+        (
+            lambda: P.attention(
+                256,
+                256,
+                64,
+                tile=(128, 64),
+                score=lambda s, q, t, h: P.add(P.mul(capped(s, q, t, h), 1000.0), t),
+            ),
+            "nt_tanh_fast",
         ),
         # the maximum is a result, too
         (
