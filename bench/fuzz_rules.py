@@ -81,7 +81,8 @@ def _outcome(law: str, seconds: float, trials: int) -> str:
         return f"refused: {error.code}"
     for rule in found:
         rules.describe(rule)
-        verdict = check(rule, trials=trials, seconds=seconds, strongest=False)
+        thorough = len(law) % 8 == 0
+        verdict = check(rule, trials=trials, seconds=seconds, strongest=thorough, repair=thorough)
     return verdict.verdict if found else "empty"
 
 

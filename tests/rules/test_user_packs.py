@@ -12,7 +12,7 @@ from nautile.cli import main
 from nautile.errors import InputError, SourceError
 from nautile.options import Options
 from nautile.rules.admission import admit
-from nautile.stages import Optimization, optimize
+from nautile.stages import Optimization, optimize, saturate
 
 PROGRAM = """
 def dotted(x: f32[N,K], s: f32[N], *, N=64, K=64) -> f32[N]:
@@ -128,3 +128,18 @@ def test_what_explodes_is_stopped_and_named(tmp_path: Path) -> None:
     assert "explode" in saturation["growth"]
     assert "most terms came from" in result.as_text()
     assert result.passed
+
+
+def test_a_rule_may_rest_sooner(tmp_path: Path) -> None:
+    """With `backoff(1)` a rule of two matches rests in the iteration after."""
+    source = PROGRAM.replace("x[i,k] * s[i]", "tanh(x[i,k]) * sin(s[i]) + cos(x[i,k]) * s[i]")
+    law = "with real:\n    turn = a * b >> b * sin(a + 0.5){}\n"
+    found = []
+    for hint in ("", ", backoff(1)"):
+        own = pack(tmp_path, law.format(hint))
+        options = Options(packs=("elementwise",), rules=(own,), accept=("turn",))
+        result = Optimization(lang.parse(source)[0], options)
+        saturate(result)
+        found.append(result.snapshots[0].report.growth)
+    assert found[0][0] == found[1][0]
+    assert found[0][1] > found[1][1]

@@ -118,7 +118,7 @@ def _rows(limits: Limits, terms: int) -> int:
 @lru_cache(maxsize=8)
 def _texts(rules: tuple[Rule, ...]) -> tuple[RuleText, ...]:
     return tuple(
-        RuleText(i, p.name, p.text, p.probe, p.fact, p.two_way, p.normal)
+        RuleText(i, p.name, p.text, p.probe, p.fact, p.two_way, p.normal, p.limit)
         for i, rule in enumerate(rules)
         for p in print_rule(rule, i)
     )

@@ -33,7 +33,7 @@ _DIRECTED = 5  # a directed rule may match that many times as often
 class RuleText(msgspec.Struct, frozen=True, array_like=True):
     """An egglog rule: the number of its law, its name (and ruleset), its text, the probe that only
     counts its matches (of two-way rules); whether it is a fact, rewrites both ways, or drops what
-    it rewrites."""
+    it rewrites; how many matches in an iteration are too many (0: as the engine sees fit)."""
 
     law: int
     name: str
@@ -42,6 +42,7 @@ class RuleText(msgspec.Struct, frozen=True, array_like=True):
     fact: bool
     two_way: bool
     normal: bool = False
+    limit: int = 0
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -169,8 +170,8 @@ class _BackOff:
     """Who rests: a rule with more matches than its limit, in this iteration and the next; then its
     limit doubles."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, own: dict[str, int]) -> None:
+        self.limit, self.own = limit, own
         self.waiting: dict[str, int] = {}
         self.times: dict[str, int] = {}
         self.until: dict[str, int] = {}
@@ -185,7 +186,7 @@ class _BackOff:
     def matched(self, name: str, iteration: int, count: int, factor: int = _DIRECTED) -> bool:
         """Whether that many matches are too many: if so the rule rests."""
         times = self.times.get(name, 0)
-        if count <= factor * self.limit << times:
+        if count <= self.own.get(name, factor * self.limit) << times:
             return False
         self.times[name], self.until[name] = times + 1, iteration + 1 + _REST
         return True
@@ -218,7 +219,8 @@ class Run:
         self.directed = [rule.name for rule in rewrites if not rule.two_way]
         self.two_way = [rule.name for rule in rewrites if rule.two_way]
         self.rulesets: dict[tuple[str, ...], str] = {}
-        self.backoff = _BackOff(max(_MATCHES, 2 * job.terms))
+        own = {rule.name: rule.limit for rule in job.rules if rule.limit}
+        self.backoff = _BackOff(max(_MATCHES, 2 * job.terms), own)
         self.backoff.until["facts"] = 2  # factors leave their sums first
         self.frozen_at, self.frozen_for = self.start, 0.0
         self.fold = "fold fold_real" if job.real else "fold"
