@@ -57,7 +57,7 @@ DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are
 TRIPLE = 0.88  # time of a chain of three warpgroups where pointwise work is longer than products
 # of a chain's time, added where a step has 64 columns in place of 128: products of 64 columns read
 # as many bytes of shared memory for a cycle as there are, and a step's fixed costs count twice
-NARROW = 0.2
+SHORT_STEP = 0.2
 RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
 STORE = 0.3e-6  # seconds of a product's tile besides its main loop
 STORED = 2.2e11  # bytes a second that one multiprocessor stores by the copy engine
@@ -226,7 +226,7 @@ class _Pricing:
         bare = (1 - share) * shorter / steps  # of the first step and the last product
         third = (self.budget.consumers > 2) & (compute > multiply)
         many = np.where(self._double(), DOUBLE, np.where(third, TRIPLE, 1))
-        many = many * (1 + NARROW * np.maximum(0, 128 - self.tiles[stream]) / 64)
+        many = many * (1 + SHORT_STEP * np.maximum(0, 128 - self.tiles[stream]) / 64)
         found: Vector = (longer + share * shorter) * many + bare + TILE + ragged + STEP * steps
         return found
 
