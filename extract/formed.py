@@ -37,7 +37,8 @@ PACKED = ("bf16", "f16")  # operands that registers hold in pairs
 UNPACK = {1: 2.0, 2: 2.0, 4: 4.0}
 PACK = 1.0  # those of an element that becomes an operand
 PAIRS = ("f8e4m3", "f8e5m2")  # types whose pairs one instruction widens
-CONVERT = {True: 1.5, False: 4.0}  # instructions of an element: loaded, widened, packed, stored
+# instructions of an element: loaded, widened, packed, stored; the warps wait as long again
+CONVERT = {True: 4.0, False: 7.0}
 LARGEST = 256  # positions of a depth that a warpgroup's registers hold at once
 BESIDE = 8.0  # those of an element of rows and depth that is read where it lies
 

@@ -232,6 +232,14 @@ static void nt_wgmma_fence() {}
 static void nt_wgmma_commit() { HostGroups& m = host_mine(); m.products.push_back(m.open_products); m.open_products.clear(); }
 static void host_wgmma_wait(int pending) { host_finish(host_mine().products, pending); }
 
+static uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t s) {
+  uint32_t v = 0;
+  for (int i = 0; i < 4; i++) {
+    const int k = s >> (4 * i) & 7;
+    v |= ((k < 4 ? a >> (8 * k) : b >> (8 * (k - 4))) & 0xff) << (8 * i);
+  }
+  return v;
+}
 static uint16_t host_f16_of_e4m3(uint8_t x) {
   const uint16_t sign = (x & 0x80) << 8;
   const int e = x >> 3 & 15, m = x & 7;
