@@ -152,7 +152,18 @@ class Classes:
         return str(node.payload.buffer.dtype) if node.kind == "load" else self.exact_type(c)
 
     def exact_type(self, c: int) -> str:
-        """The type that holds the class' values as they are."""
+        """The type that holds the class' values as they are: the narrow one that they are rounded
+        to, where they are a rounding; else the one that they carry."""
+        found = {
+            str(node.payload)
+            for node in self.nodes[c]
+            if node.kind == "cast" and node.payload in NARROW
+        }
+        carried = self.snapshot.dtype.get(c, "f32")
+        return found.pop() if len(found) == 1 and carried == "f32" else carried
+
+    def carried_type(self, c: int) -> str:
+        """The type that the class' values carry."""
         return self.snapshot.dtype.get(c, "f32")
 
     def _buffer(self, c: int, narrow: str | None) -> Buffer:

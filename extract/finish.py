@@ -150,7 +150,7 @@ def _names(program: Program) -> set[str]:
 
 def _home(classes: Classes, k: int) -> Output | None:
     for output, root in zip(classes.outputs, classes.snapshot.roots, strict=True):
-        if root == k and output.buffer.dtype == classes.exact_type(k):
+        if root == k and output.buffer.dtype in (classes.exact_type(k), classes.carried_type(k)):
             return output
     return None
 

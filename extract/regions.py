@@ -119,7 +119,15 @@ class _Pieces:
                     at = tuple(load.coordinates[k] for k in self._felt(name))
                     places.setdefault(name, set()).add(at)
             found |= {n for n, at in places.items() if self._widened(n, at)}
-        return found
+        return found | self._gathered(found)
+
+    def _gathered(self, stored: set[str]) -> set[str]:
+        """Definitions that read one tensor at several places and whose elements are read again and
+        again (a rotation before a product): no product can read them where they lie."""
+        spread = {n for n in self.needed if _several_places(self.definitions[n].body)}
+        spread -= self.heavy
+        repeats = self._repeats(self._edges(), stored) if spread else {}
+        return {n for n in spread if repeats[n] > REPEAT}
 
     def _felt(self, name: str) -> tuple[int, ...]:
         """The dimensions of a definition that some reduction inside it depends on."""
@@ -324,6 +332,12 @@ def _reduced(outputs: Iterable[Output]) -> set[Term]:
     """The reductions that the outputs wait for."""
     terms = inner_terms(o.term for o in outputs)
     return {t for t in terms if isinstance(t, (Reduce, Online))}
+
+
+def _several_places(term: Term) -> bool:
+    """Whether one tensor is loaded at different places."""
+    loads = {t for t in walk(term) if isinstance(t, Load)}
+    return len({t.buffer.name for t in loads}) < len(loads)
 
 
 def _loads(term: Term) -> list[Load]:

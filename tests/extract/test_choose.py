@@ -14,7 +14,9 @@ import pytest
 
 from nautile import extract
 from nautile.errors import ExtractionError
+from nautile.extract.classes import Classes
 from nautile.extract.device import device
+from nautile.extract.regions import snapshot_of
 from nautile.oracle import run
 from nautile.terms import Program, buffers
 
@@ -211,6 +213,27 @@ def f(A: bf16[M,K], B: bf16[K,N], C: bf16[N,L], *, M=4096, K=4096, N=4096, L=409
     assert [b.dtype for b in plain.intermediates] == ["bf16"]
     strict = plan(program(text.format("")), numerics="exact")
     assert [b.dtype for b in strict.intermediates] in (["f32"], [])
+
+
+def test_a_rounding_is_held_by_the_type_that_it_rounds_to() -> None:
+    """Two tensors of roundings multiply as what they are."""
+    source = program(
+        """
+def f(Q: f32[T,D], K: f32[T,D], *, T=64, D=64) -> f32[T,T]:
+    q[t,d] = bf16(Q[t,d] * 2 + Q[t,(d + 1) % D])
+    k[s,d] = bf16(K[s,d] * 2 + K[s,(d + 1) % D])
+    x[t,s] = sum[d](q[t,d] * k[s,d])
+    return x
+"""
+    )
+    (region,) = extract.cut(source)
+    snapshot = snapshot_of(region.outputs)
+    classes = Classes(snapshot, region.outputs, device("h200"), "~")
+    casts = [c for c, nodes in snapshot.classes.items() if any(n.kind == "cast" for n in nodes)]
+    assert len(casts) >= 2
+    assert {classes.exact_type(c) for c in casts} == {"bf16"}
+    assert {classes.carried_type(c) for c in casts} <= {"f32", "bf16"}
+    assert all(classes.buffer(c).dtype == "bf16" for c in casts)
 
 
 def test_no_kernel_fits_a_device_without_memory() -> None:

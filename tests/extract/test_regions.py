@@ -52,6 +52,23 @@ def test_a_block_is_cut_where_work_would_be_repeated() -> None:
         assert len(snapshot_of(region.outputs).classes) <= LARGEST
 
 
+ROTATED = """
+def f(Q: bf16[T,D], K: bf16[T,D], c: f32[T,D], *, T=4096, D=64) -> bf16[T,T]:
+    q[t,d] = bf16(Q[t,d] * c[t,d] + Q[t,(d + D//2) % D])
+    k[s,d] = bf16(K[s,d] * c[s,d])
+    x[t,s] = sum[d](q[t,d] * k[s,d])
+    return x
+"""
+
+
+def test_what_reads_a_tensor_at_several_places_is_stored_before_a_product() -> None:
+    """Its elements would be gathered again for every key; the other's come as tiles."""
+    regions = extract.cut(program(ROTATED))
+    assert [{o.buffer.name for o in r.outputs} for r in regions] == [{"q"}, {"x"}]
+    few = extract.cut(program(ROTATED.replace("T=4096", "T=64")))
+    assert len(few) == 1
+
+
 def test_regions_read_rounded_definitions_in_their_rounded_type() -> None:
     for region in extract.cut(program(BLOCK)):
         for buffer in buffers(*(o.term for o in region.outputs)):
