@@ -50,6 +50,14 @@ PROGRAMS = {
                         B=15, M=600, N=328, K=520) -> bf16[B,M,N]:
         y[b,m,n] = sum[k](x[b,m,k] * w[b,k,n])
         return y""",
+    "few_rows": """def f(x: bf16[M,K], w: bf16[N,K], b: f32[N], *,
+                         M=23, N=1000, K=9000) -> bf16[M,N]:
+        y[m,n] = silu(sum[k](x[m,k] * w[n,k]) + b[n])
+        return y""",
+    "few_rows_wide": """def f(x: f16[M,K], w: f16[N,K], r: f16[M,N], *,
+                              M=72, N=328, K=16392) -> f32[M,N]:
+        y[m,n] = sum[k](x[m,k] * w[n,k]) + r[m,n]
+        return y""",
     "fp8": """def f(x: f8e4m3[M,K], w: f8e4m3[N,K], *, M=1200, N=784, K=2064) -> bf16[M,N]:
         y[m,n] = sum[k](x[m,k] * w[n,k])
         return y""",
