@@ -28,7 +28,9 @@ from nautile.rules.law import (
     Streamed,
 )
 
-__all__ = ["Env", "Undecided", "Value", "World"]
+__all__ = ["Env", "Undecided", "Value", "World", "styled"]
+
+_SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-45, -1e-40, 3e38, -3e38, 1.0, -1.0, 2.5]
 
 Env = Mapping[str, int]
 Value = Any
@@ -152,3 +154,18 @@ class World:
                 total = total + self.of(streamed.offset, here)
             total = total + self.of(streamed.body, here)
         return total
+
+
+def styled(style: str, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """A tensor of special, large, ordinary values, or of values around a large offset."""
+    if style == "special":
+        return np.where(
+            rng.random(shape) < 0.4, rng.choice(_SPECIAL, shape), rng.normal(size=shape)
+        )
+    if style == "large":
+        return rng.uniform(-1, 1, shape) * 10.0 ** rng.uniform(-2, 4)
+    if style == "offset":
+        return rng.choice([-1000.0, 1000.0]) + 0.01 * rng.normal(size=shape)
+    if rng.random() < 0.4:
+        return rng.integers(-2, 3, shape).astype(np.float32)
+    return rng.normal(size=shape)

@@ -62,6 +62,7 @@ FALSE = [
     ("real", "exp(a - b) >> exp(a) / exp(b)"),  # overflows
     ("real", "a * (b - c) >> a * b - a * c"),  # loses digits
     ("real", "max[j](a * b) >> max[j](a) * b, j not in b"),
+    ("real", "sum[j](a) >> sum[j](r) - m * sum[j](k), drop(a, m, k, r), j not in m, k >= 0"),
     ("facts", "scale(exp(a), m, k, exp(r)), scale(a, m, k, r)"),
     ("facts", "scale(sum[d](a), m, k, sum[d](r)), scale(a, m, k, r)"),
     ("fast", "a / b >> b / a"),
