@@ -275,7 +275,9 @@ def _laid_out(
     every = (*rings.values(), *raws.values())
     rings |= {key: rings[other] for key, other in gathered.aliases.items()}
     size = at + 16 + ALIGNMENT
-    return Placement(every, rings, gathered.found, begin, at, size, raws, gathered.values)
+    return Placement(
+        every, rings, gathered.found, begin, at, size, raws=raws, values=gathered.values
+    )
 
 
 def _ring_name(boxes: list[Box], taken: set[str]) -> str:
