@@ -288,7 +288,7 @@ def _free(parts: Iterable[Term]) -> frozenset[Axis]:
 def operand_type(left: tuple[Term, ...], right: tuple[Term, ...], numerics: str = "real") -> str:
     """The type in which the tensor cores may multiply the two operands (f32 as three products of
     tf32 pieces), or "": both round to it
-    already (8-bit integers to bf16 and f16), or one does and the numerics class lets an f32
+    already (8-bit integers to bf16, f16 and f32), or one does and the numerics class lets an f32
     neighbour be rounded to it. At most one operand may wait for a reduction of the same kernel."""
     if any(reduces(t) for t in left) and any(reduces(t) for t in right):
         return ""
@@ -300,6 +300,8 @@ def operand_type(left: tuple[Term, ...], right: tuple[Term, ...], numerics: str 
         return a if a in tensor else ""
     if "i8" in (a, b):
         narrow = b if a == "i8" else a
+        if narrow == "f32":
+            return "f32" if numerics != "exact" else ""
         return narrow if narrow in HOLD_BYTES else ""
     if "f32" in (a, b):
         narrow = b if a == "f32" else a

@@ -170,14 +170,24 @@ def test_a_contraction_is_found_however_its_product_is_written() -> None:
     assert not analyse((Output(Buffer("y", (64,), "f32"), (R,), row),)).contractions
 
 
-@pytest.mark.parametrize("numerics", ["real", "exact"])
-def test_integers_of_a_byte_are_operands_beside_bf16(numerics: str) -> None:
-    a = Load(Buffer("A", (64, 128), "bf16"), at(R, K))
+@pytest.mark.parametrize(
+    ("dtype", "numerics", "operand"),
+    [
+        ("bf16", "real", "bf16"),
+        ("f16", "exact", "f16"),
+        ("f32", "real", "f32"),
+        ("f32", "exact", ""),
+    ],
+)
+def test_integers_of_a_byte_are_operands_beside_floats(
+    dtype: str, numerics: str, operand: str
+) -> None:
+    a = Load(Buffer("A", (64, 128), dtype), at(R, K))
     w = Load(Buffer("W", (96, 128), "i8"), at(J, K))
     term = reduce_("sum", K, apply("mul", a, w))
     output = Output(Buffer("C", (64, 96), "f32"), (R, J), term)
     (one,) = analyse((output,), numerics=numerics).contractions.values()
-    assert one.operand == "bf16"
+    assert one.operand == operand
 
 
 def test_matmul_counts_its_flops_and_reads_at_least_its_operands() -> None:
