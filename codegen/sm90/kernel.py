@@ -69,6 +69,7 @@ from nautile.codegen.sm90.text import show_memory
 from nautile.codegen.sm90.unpack import form, unpack
 from nautile.codegen.sm90.wgmma import wrappers
 from nautile.codegen.source import CudaKernel
+from nautile.codegen.tidy import tidied
 from nautile.terms import Buffer
 
 __all__ = ["BODY", "print_kernel"]
@@ -91,7 +92,7 @@ def print_kernel(program: RoleProgram, close: Close | None = None) -> CudaKernel
     ctx = context_of(program, buffers, named_maps)
     ctx.depth = 0
     name = f"k_{identifier(program.name)}"
-    head = _section(ctx, lambda: _prelude(ctx, name, reads, writes, counters))
+    head = tidied(_section(ctx, lambda: _prelude(ctx, name, reads, writes, counters)))
     producer = _section(ctx, lambda: _producer(ctx))
     former = _section(ctx, lambda: _former(ctx))
     end = () if close is None else (close, own)

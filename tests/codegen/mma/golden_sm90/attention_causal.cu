@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map map_K, const __grid_constant__ nt_map map_V, const __grid_constant__ nt_map map_O, int* __restrict__ counter) {
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
-  const nt_u32 in_Q = shared + 0;  // 2 x 32768 bytes: qt
+  const nt_u32 in_Q = shared;  // 2 x 32768 bytes: qt
   const nt_u32 full_Q = shared + 229376;
   const nt_u32 empty_Q = shared + 229392;
   const nt_u32 in_K = shared + 65536;  // 2 x 32768 bytes: kt

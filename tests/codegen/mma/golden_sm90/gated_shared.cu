@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 k_gated(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_B1, const __grid_constant__ nt_map map_B2, const __grid_constant__ nt_map map_C) {
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
-  const nt_u32 in_A_B1_B2 = shared + 0;  // 4 x 49152 bytes: a, b1, b2
+  const nt_u32 in_A_B1_B2 = shared;  // 4 x 49152 bytes: a, b1, b2
   const nt_u32 full_A_B1_B2 = shared + 229376;
   const nt_u32 empty_A_B1_B2 = shared + 229408;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;

@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_B, const __grid_constant__ nt_map map_C) {
   extern __shared__ unsigned char memory[];
   const nt_u32 shared = (nt_shared(memory) + 1023) & ~1023u;
-  const nt_u32 in_A_B = shared + 0;  // 6 x 32768 bytes: a, b
+  const nt_u32 in_A_B = shared;  // 6 x 32768 bytes: a, b
   const nt_u32 full_A_B = shared + 229376;
   const nt_u32 empty_A_B = shared + 229424;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
