@@ -151,14 +151,15 @@ def _clusters(vectors: int) -> Iterator[Variant]:
 
 
 def _rings(program: str, vectors: int) -> Iterator[Variant]:
-    """Rings of rows, by one block or a cluster."""
-    for cluster, held, ring in itertools.product((1, 2, 4, 8), (2, 4, 8), (2, 3, 4)):
+    """Rings of rows, by one block or a cluster; results stored by threads or taken away."""
+    sizes = itertools.product((1, 2, 4, 8), (1, 2, 4, 8), (2, 3), (False, True))
+    for cluster, held, ring, taken in sizes:
         part = vectors // cluster
         threads = part // held
         if not 32 <= threads <= 1024 or threads % 32 or (cluster > 1 and part < 1024):
             continue
-        for room in (0, 32) if program.startswith("softmax") and held * cluster <= 8 else (0,):
-            fixed = RowOptions(cluster, threads, room=room, ring=ring)
+        for room in (0, 32) if program.startswith("softmax") and vectors <= 1024 else (0,):
+            fixed = RowOptions(cluster, threads, room=room, ring=ring, taken=taken)
             yield Variant(fixed, resident=True)
 
 
