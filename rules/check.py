@@ -37,7 +37,7 @@ from .values import draw, violated
 
 __all__ = ["Verdict", "check"]
 
-_PROVED = 0.1  # of the instances that are asked for
+_PROVED = 0.2  # of the instances that are asked for
 _LEAST = 12  # instances of each method without which a law that ran out of time has no verdict
 _EXAMPLES = 12
 _REPAIR = 20.0  # seconds

@@ -206,7 +206,10 @@ class _Builder:
         be small beside its parts."""
         slope, part = self.term(premise.slope), self.term(premise.carrier)
         other: Term = self._load(f"{rest}_part", never={a for a, n in self.barred if n == rest})
-        other = apply("sub", other, Const(300.0))  # 1000 * 0.7 and 1000 - 300 are near
+        if isinstance(premise.carrier, Name) and (
+            Kind("rough", premise.carrier.name) in self.rule.conditions
+        ):
+            other = apply("sub", other, Const(300.0))  # 1000 * 0.7 and 1000 - 300 are near
         self.bound[subject] = apply("mul", slope, apply("sub", other, part))
         self.bound[rest] = apply("mul", slope, other)
 

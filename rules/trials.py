@@ -103,6 +103,8 @@ def sides(instance: Instance, values: dict[str, Array], precision: str) -> tuple
 def _exact(instance: Instance, values: dict[str, Array]) -> Found | None:
     taken = replace(instance, left=_each(instance.left), right=_each(instance.right))
     left, right = sides(taken, values, "f32")
+    if _floats(left) != _floats(right):  # a literal 0 among floats is +0
+        left, right = left.astype(np.float32), right.astype(np.float32)
     same = left == right
     if _floats(left) and _floats(right):
         if not _orders(instance.rule):
