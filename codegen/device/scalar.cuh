@@ -87,15 +87,25 @@ NT_DEV float nt_lg2(float x) { float r; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(
 NT_DEV float nt_rcp(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
 // four positive numbers of at least 2^-20 become their reciprocals, within 3 ulp, by one operation of
-// the special-function unit; beyond 2^31 they become 2^-31. A NaN stays one, and is no other's.
-NT_DEV void nt_reciprocals(float& a, float& b, float& c, float& d) {
+// the special-function unit; those beyond 2^31, and NaN, become 2^-31
+NT_DEV void nt_reciprocals_of_numbers(float& a, float& b, float& c, float& d) {
   const float most = 2147483648.f;
   const float p = fminf(a, most), q = fminf(b, most), r = fminf(c, most), s = fminf(d, most);
   const float pq = p * q, rs = r * s, one = nt_rcp(pq * rs), x = one * rs, y = one * pq;
-  a = nt_max(x * q, -a);
-  b = nt_max(x * p, -b);
-  c = nt_max(y * s, -c);
-  d = nt_max(y * r, -d);
+  a = x * q;
+  b = x * p;
+  c = y * s;
+  d = y * r;
+}
+
+// the same, but a NaN stays one
+NT_DEV void nt_reciprocals(float& a, float& b, float& c, float& d) {
+  const float p = a, q = b, r = c, s = d;
+  nt_reciprocals_of_numbers(a, b, c, d);
+  a = nt_max(a, -p);
+  b = nt_max(b, -q);
+  c = nt_max(c, -r);
+  d = nt_max(d, -s);
 }
 
 // at most 2 ulp over the whole range

@@ -44,9 +44,7 @@ def pointers(program: RoleProgram, close: Close | None = None) -> tuple[list[Buf
             case Convert(_, _, sources, value):
                 held = {load for load, _, _ in sources}
                 reads.update(
-                    (t.buffer, None)
-                    for t in walk(value)
-                    if isinstance(t, Load) and t not in held
+                    (t.buffer, None) for t in walk(value) if isinstance(t, Load) and t not in held
                 )
             case Pointwise(_, value, whole):
                 note(value, whole)

@@ -61,9 +61,7 @@ def takes(structure: Structure, c: Contraction, tile: Tile) -> bool:
     return value is None or plain
 
 
-def sources(
-    structure: Structure, c: Contraction, value: Term
-) -> tuple[tuple[Load, Box], ...]:
+def sources(structure: Structure, c: Contraction, value: Term) -> tuple[tuple[Load, Box], ...]:
     """The boxes of what a right operand is formed of, all over the same axes in one order."""
     found: list[tuple[Load, Box]] = []
     whole = floats(value)

@@ -201,9 +201,11 @@ class _Planner:
         """A stream that fills every slot of a nest, in the order in which it is read."""
         found: list[Operation] = []
         for item in nest.items:
-            rings = [self.placement.raw(item), self.placement.ring(item)] if (
-                isinstance(item, Batch)
-            ) else []
+            rings = (
+                [self.placement.raw(item), self.placement.ring(item)]
+                if (isinstance(item, Batch))
+                else []
+            )
             for ring in rings:
                 found += [WaitEmpty(ring), Fill(ring), Advance(ring)] if ring else []
             if isinstance(item, Nest):

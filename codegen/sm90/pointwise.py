@@ -155,15 +155,16 @@ def _divide(ctx: Context, op: Pointwise, found: Divided, columns: tuple[int, int
     for number, (place, levels, inner) in enumerate((before, after)):
         elements(ctx, column, place, levels[2], inner)
         if number == 0:
-            for tile in found.tiles:
-                _reciprocals(ctx, tile.name)
+            for tile, kept in zip(found.tiles, found.kept, strict=True):
+                _reciprocals(ctx, tile.name, kept)
     ctx.emit("}", "}")
 
 
-def _reciprocals(ctx: Context, name: str) -> None:
+def _reciprocals(ctx: Context, name: str, kept: bool) -> None:
+    function = "nt_reciprocals" if kept else "nt_reciprocals_of_numbers"
     for e in range(0, ctx.rows, 2):
         places = ", ".join(f"{name}[{e + n // 2}][{n % 2}]" for n in range(4))
-        ctx.emit(f"nt_reciprocals({places});")
+        ctx.emit(f"{function}({places});")
 
 
 def half(ctx: Context, op: Midway) -> None:

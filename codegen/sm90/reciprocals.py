@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from nautile.codegen.tile import Ref, Tile
 from nautile.codegen.types import dtype_of
-from nautile.terms import Apply, Axis, Cast, Const, Term, apply, transform, walk
+from nautile.terms import Apply, Axis, Cast, Const, Term, apply, children, transform, walk
 
 __all__ = ["Divided", "divided"]
 
@@ -24,11 +24,13 @@ _NEVER_NEGATIVE = ("exp", "exp2", "sigmoid", "abs", "sqrt")
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A term in which `tiles` stand for the reciprocals of `divisors`."""
+    """A term in which `tiles` stand for the reciprocals of `divisors`; `kept` tells of each whether
+    a NaN of the divisor must be one of the reciprocal: where a dividend would not be NaN, too."""
 
     term: Term
     tiles: tuple[Tile, ...]
     divisors: tuple[Term, ...]
+    kept: tuple[bool, ...]
 
 
 def divided(term: Term, axes: frozenset[Axis], names: Sequence[str]) -> Divided | None:
@@ -49,14 +51,44 @@ def divided(term: Term, axes: frozenset[Axis], names: Sequence[str]) -> Divided 
                 return refs[b] if a == Const(1.0) else apply("mul", a, refs[b])
         return t
 
-    return Divided(transform(spread, step), tiles, tuple(inner))
+    over: dict[Term, list[Term]] = {d: [] for d in inner}
+    for t in walk(spread):
+        divisor = _divisor(t, axes)
+        if divisor in over:
+            over[divisor].append(children(t)[0])
+    kept = tuple(not all(_values(d) <= _spoiled(a) for a in over[d]) for d in inner)
+    return Divided(transform(spread, step), tiles, tuple(inner), kept)
+
+
+def _values(t: Term) -> set[Term]:
+    """The values of which a divisor is made."""
+    return {x for x in walk(t) if isinstance(x, Ref)}
+
+
+def _spoiled(dividend: Term) -> set[Term]:
+    """Values any of which makes the dividend NaN, if it is."""
+    found: set[Term] = set()
+    pending = [dividend]
+    while pending:
+        match pending.pop():
+            case Apply("mul" | "add" | "sub" | "neg", arguments):
+                pending += arguments
+            case Cast("f32", a):
+                pending.append(a)
+            case leaf:
+                found.add(leaf)
+    return found
 
 
 def _spread(t: Term) -> Term:
-    """sigmoid as the quotient that it is."""
+    """sigmoid as the quotient that it is; a product with 1 / b as a quotient."""
     match t:
         case Apply("sigmoid", (x,)) if dtype_of(t) == "f32":
             return apply("div", Const(1.0), apply("add", Const(1.0), apply("exp", _negative(x))))
+        case Apply("mul", (a, Apply("div", (Const(1.0), b)))) if not isinstance(a, Const):
+            return apply("div", a, b)
+        case Apply("mul", (Apply("div", (Const(1.0), b)), a)) if not isinstance(a, Const):
+            return apply("div", a, b)
     return t
 
 

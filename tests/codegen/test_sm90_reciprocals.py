@@ -81,6 +81,26 @@ def test_a_sigmoid_is_a_quotient_and_its_factor_is_folded() -> None:
     assert found.divisors == (_one_plus(exponential),)
 
 
+@pytest.mark.parametrize(
+    ("term", "kept"),
+    [
+        (_over(_one_plus(apply("mul", X, X))), False),
+        (apply("mul", apply("mul", X, Const(0.5)), apply("sigmoid", X)), False),
+        (apply("mul", apply("sigmoid", X), Y), True),
+        (apply("sub", apply("mul", apply("sigmoid", X), Const(2.0)), Const(1.0)), True),
+        (apply("div", apply("mul", X, Const(0.5)), _one_plus(apply("exp", X))), False),
+        (apply("div", apply("add", X, Y), _one_plus(apply("abs", apply("mul", X, Y)))), False),
+        (apply("div", Y, _one_plus(apply("abs", X))), True),
+        (apply("div", apply("tanh", X), _one_plus(apply("abs", X))), True),  # not looked into
+        (apply("div", Const(2.0), _one_plus(apply("abs", X))), True),
+    ],
+)
+def test_a_nan_is_kept_where_no_dividend_has_it(term: Term, kept: bool) -> None:
+    found = divided(term, BOTH, ["d0"])
+    assert found is not None
+    assert found.kept == (kept,)
+
+
 def test_a_divisor_inside_another_and_those_without_a_name_stay() -> None:
     inner = apply("sigmoid", X)
     outer = apply("div", Y, _one_plus(inner))
