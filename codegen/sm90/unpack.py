@@ -75,11 +75,19 @@ def _pair(ctx: Context, op: Unpack, at: str) -> None:
         ctx.emit(f"const nt_u32 pair = nt_load4({place} + (lane & 3) * 4);")
         values = [widened(op.box.element, f"(nt_u16)(pair{' >> 16' * q})") for q in (0, 1)]
     else:
-        byte = "(signed char)" if op.box.element == "i8" else "(nt_u8)"
-        ctx.emit(f"const nt_u32 pair = nt_load2({place} + (j & 1) * 8 + (lane & 3) * 2);")
-        values = [widened(op.box.element, f"({byte}(pair{' >> 8' * q}))") for q in (0, 1)]
+        flipped = " ^ 0x8080u" * (op.box.element == "i8")
+        ctx.emit(f"const nt_u32 pair = nt_load2({place} + (j & 1) * 8 + (lane & 3) * 2){flipped};")
+        values = [_byte(op.box.element, q) for q in (0, 1)]
     for q, value in enumerate(values):
         ctx.emit(f"{_element(ctx, op, str(q))} = {value};")
+
+
+def _byte(kind: str, q: int) -> str:
+    """An element of a byte. 2^23 + x + 128 has an integer's byte for its last, its sign flipped: a
+    conversion would take four times as long."""
+    if kind == "i8":
+        return f"__uint_as_float(__byte_perm(pair, 0x4B000000u, {0x7650 + q:#x})) - 8388736.0f"
+    return widened(kind, f"((nt_u8)(pair{' >> 8' * q}))")
 
 
 def _panel(box: Box, size: int) -> str:
