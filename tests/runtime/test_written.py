@@ -59,6 +59,11 @@ class Finished:
     options: Options = field(default_factory=lambda: Options(seed=7))
     certificate: Any = field(default_factory=lambda: Certificate("biased", (Check("c", True),)))
 
+    @property
+    def work(self) -> Any:
+        """No dimension was taken apart."""
+        return self.program
+
 
 def finished() -> Finished:
     program = lang.parse(TEXT)[0]
