@@ -125,11 +125,11 @@ def _retiled(chosen: Callable[[], Plan], axis: str, tile: int) -> Plan:
     """The chosen plan with another tile of the axis in its first kernel."""
     plan = chosen()
     first, *rest = plan.kernels
-    (part,) = first.parts
+    part, *results = first.parts
     long = next(a for a in part.tiles if a.family == axis)
     streams = tuple(dict.fromkeys((*part.streams, long)))
-    parts = (replace(part, tiles={**part.tiles, long: tile}, streams=streams),)
-    return replace(plan, kernels=(replace(first, parts=parts), *rest))
+    changed = replace(part, tiles={**part.tiles, long: tile}, streams=streams)
+    return replace(plan, kernels=(replace(first, parts=(changed, *results)), *rest))
 
 
 class _Wanted(Divided):

@@ -103,7 +103,7 @@ def chosen(text: str, worker: Worker, count: int) -> tuple[Any, tuple[Kernel, ..
     with _forced("s", count):
         device = extract.device("h200")
         plan = extract.choose(pairs, result.program, device, runners=0)
-    return result.program, plan.kernels
+    return result.program, tuple(step for k in plan.kernels for step in k.steps)
 
 
 def drawn(buffers: tuple[Buffer, ...]) -> Arrays:
