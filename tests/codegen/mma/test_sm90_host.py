@@ -130,6 +130,26 @@ SLOW: dict[str, Case] = {
         {"blocks": 1},
         4e-3,
     ),
+    "quotients of two fragments": (
+        lambda: P.attention(256, 128, 64, heads=1, tile=(256, 64), score=rational),
+        {"blocks": 1},
+        4e-3,
+    ),
+    "capped scores of two fragments": (
+        lambda: P.attention(256, 128, 64, heads=1, tile=(256, 64), score=capped, mask=P.causal),
+        {"blocks": 1},
+        4e-3,
+    ),
+    "three warpgroups, a wait midway": (
+        lambda: P.attention(200, 200, 64, heads=1, tile=(192, 48), score=rational),
+        {"blocks": 1, "midway": True},
+        4e-3,
+    ),
+    "half, quotients": (
+        lambda: P.attention(128, 128, 64, heads=1, tile=(128, 64), score=rational, dtype="f16"),
+        {"blocks": 1},
+        1e-3,
+    ),
     "dynamic without an operand that stays": (
         lambda: P.gemm(200, 264, 72),
         {"dynamic": True, "alternate": False, "blocks": 2},
