@@ -14,7 +14,7 @@ from .instance import Instance, instance_of
 from .law import Rule
 from .setting import Setting, Unsupported, extents_of
 from .shrink import Refutation
-from .trials import Method
+from .trials import Method, judged
 from .values import SPECIAL, Array, meet, violated
 
 __all__ = ["search"]
@@ -47,7 +47,7 @@ def search(
     the clock (`time.monotonic`) is `until`."""
     from hypothesis import HealthCheck, Phase, Verbosity, find, settings
     from hypothesis import strategies as st
-    from hypothesis.errors import NoSuchExample, Unsatisfiable
+    from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
 
     seen: dict[int, Refutation] = {}
 
@@ -58,7 +58,7 @@ def search(
     def refutes(tried: tuple[Instance, dict[str, Array]] | None) -> bool:
         if tried is None or time.monotonic() > until:
             return False
-        found = method.judge(*tried)
+        found = judged(method, *tried)
         if found is not None:
             seen[0] = (*tried, found)
         return found is not None
@@ -74,6 +74,8 @@ def search(
         )  # fmt: skip
     except (NoSuchExample, Unsatisfiable):
         return None
+    except Flaky:  # the clock ran out while a find was made smaller
+        return seen.get(0)
     return seen.get(0)
 
 

@@ -124,13 +124,13 @@ class _Reals:
         logic = {"and": z3.And, "or": z3.Or, "not": z3.Not, "where": z3.If}
         if operation in logic:
             return logic[operation](*given)
-        if operation in _COMPARE:
-            return _COMPARE[operation](*given)
         if operation in ("eq", "ne"):
             same = self.equal(*given)
             return same if operation == "eq" else z3.Not(same)
         if any(z3.is_bool(g) for g in given):
-            raise Unsupported("arithmetic of truth values")
+            raise Unsupported("arithmetic and order of truth values")
+        if operation in _COMPARE:
+            return _COMPARE[operation](*given)
         return self.arithmetic(operation, given)
 
     def rounded(self, dtype: str, value: Any) -> Any:

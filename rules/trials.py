@@ -26,7 +26,7 @@ from .instance import Instance, patterns_of
 from .law import Call, Fold, Rescaled, Rule, Streamed, parts
 from .values import Array, draw
 
-__all__ = ["CLASSES", "Found", "Method", "block_sides", "methods", "sides"]
+__all__ = ["CLASSES", "Found", "Method", "block_sides", "judged", "methods", "sides"]
 
 CLASSES = ("exact", "real", "fast")
 _LOSS = 16.0  # how many times the left side's error the right side may make
@@ -66,8 +66,18 @@ class Method:
         if self.redrawn:
             return _inaccurate(instance, rng)
         values = draw(instance, rng, self.kind)
-        found = self.judge(instance, values)
+        found = judged(self, instance, values)
         return None if found is None else (values, found)
+
+
+def judged(method: Method, instance: Instance, values: dict[str, Array]) -> Found | None:
+    """What a method finds; nothing where an axis of no positions leaves a maximum without value."""
+    try:
+        return method.judge(instance, values)
+    except ValueError:
+        if min(instance.setting.extents.values()) > 0:
+            raise
+        return None
 
 
 def methods(rule: Rule, numerics: str) -> tuple[Method, ...]:
@@ -180,6 +190,8 @@ def _inaccurate(
     have few digits left: what takes a difference later than its source loses them. A source that is
     exact by luck proves nothing: a suspicion is tried on more values."""
     found, errors = None, []
+    if min(instance.setting.extents.values()) < 1:
+        return None
     for _ in range(1 + _MORE):
         values = draw(instance, rng, "offset")
         left, right = sides(instance, values, "f32")
