@@ -107,14 +107,17 @@ def _heavy(program: Program) -> set[str]:
 
 
 def _divisor(term: Term, axis: Axis) -> int:
-    """The only number by which the axis is divided in a term, if it divides the extent; else 0."""
+    """The number by which the axis is divided in a term, the least if others are its multiples, if
+    it divides the extent; else 0."""
     found = {
         int(t.arguments[1].value)
         for t in walk(term)
         if isinstance(t, Apply) and _is_part(t, axis) and isinstance(t.arguments[1], Const)
     }
-    size = found.pop() if len(found) == 1 else 0
-    return size if 1 < size < axis.extent and axis.extent % size == 0 else 0
+    size = min(found, default=0)
+    if not 1 < size < axis.extent or axis.extent % size:
+        return 0
+    return size if all(n % size == 0 for n in found) else 0
 
 
 def _is_part(term: Term, axis: Axis) -> bool:
@@ -152,10 +155,15 @@ def _placed(term: Term, axis: Axis) -> bool:
 
 
 def _bare(term: Term, axis: Axis) -> bool:
-    """Whether the axis stands in a term outside quotients and remainders of it."""
-    return any(
-        Index(axis) in children(t) and not _is_part(t, axis) for t in walk(term)
-    ) or term is Index(axis)
+    """Whether a term moves with the axis itself, or with a remainder of it."""
+    return term is Index(axis) or any(
+        Index(axis) in children(t) and not (_is_part(t, axis) and _is_quotient(t))
+        for t in walk(term)
+    )
+
+
+def _is_quotient(term: Term) -> bool:
+    return isinstance(term, Apply) and term.operation == "floordiv"
 
 
 # ---- taking apart ------------------------------------------------------------------------------
@@ -206,11 +214,24 @@ class _Halves:
         """The term over the new axes."""
         size = Const(self.inner.extent)
         whole = apply("add", apply("mul", Index(self.outer), size), Index(self.inner))
-        parts: dict[Term, Term] = {
-            apply("floordiv", whole, size): Index(self.outer),
-            apply("mod", whole, size): Index(self.inner),
-        }
-        return transform(substitute(term, {axis: whole}), lambda t: parts.get(t, t))
+
+        def step(t: Term) -> Term:
+            match t:
+                case Apply("floordiv" | "mod", (x, Const(int(n)))) if x is whole:
+                    return self._part(t.operation, n // self.inner.extent)
+            return t
+
+        return transform(substitute(term, {axis: whole}), step)
+
+    def _part(self, operation: str, times: int) -> Term:
+        """The quotient or the remainder by so many times the inner extent."""
+        outer: Term = Index(self.outer)
+        if operation == "floordiv":
+            return outer if times == 1 else apply("floordiv", outer, Const(times))
+        if times == 1:
+            return Index(self.inner)
+        rest = apply("mul", apply("mod", outer, Const(times)), Const(self.inner.extent))
+        return apply("add", rest, Index(self.inner))
 
 
 def _walked(program: Program) -> Program:

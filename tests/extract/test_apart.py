@@ -39,6 +39,12 @@ MERGED = {
     "remainders, too": f"""def f({HEAD}) -> f32[B,T,H*D]:{SCORES}
     O[b,t,c] = sum[s](p[b,c//D,t,s] * V[b,s,c]) * (c % D + 1) + W[0,c]
     return O""",
+    "heads that share keys": """def f(Q: f32[T,H*D], K: f32[T,G*D], V: f32[T,G*D], *,
+      H=4, G=2, T=5, D=3) -> f32[T,H*D]:
+    x[h: H,t,s: T] = sum[d: D](Q[t,h*D + d] * K[s,h//(H//G)*D + d])
+    p[h,t,s] = softmax[s](x[h,t,s])
+    O[t,c: H*D] = sum[s](p[c//D,t,s] * V[s,c//(D*(H//G))*D + c % D])
+    return O""",
     "places in two dimensions": """def f(X: f32[B,R,R], Z: f32[E,P,P], W: f32[G*G,E], *,
       B=2, R=6, G=3, P=2, E=4) -> f32[B,G*G,E]:
     y[q,n,e] = sum[i](sum[j](X[q,P*(n//G) + i,P*(n % G) + j] * Z[e,i,j])) + W[n,e]
@@ -59,7 +65,7 @@ KEPT = {
     return y""",
     "two divisors": """def f(Q: f32[C,T], K: f32[T,C], *, C=8, T=5) -> f32[C]:
     m[g: C//4,s: T] = max[t](Q[4*g,t] * s)
-    y[c] = sum[s: T](m[c//4,s] * K[s,c]) + c // 2
+    y[c] = sum[s: T](m[c//4,s] * K[s,c]) + c // 3
     return y""",
 }
 
