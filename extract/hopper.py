@@ -286,7 +286,9 @@ def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:
     (stream,) = streamed
     if any(c.axes != (stream,) for c in tensor if c.root in late):
         return None
-    if any(fold.free & {stream} or fold.axis == stream for fold in depth_folds(body)):
+    if any(fold.free & {stream} for fold in depth_folds(body)):
+        return None
+    if any(isinstance(f, Reduce) and f.axis == stream for f in depth_folds(body)):
         return None
     return (stream, {}) if len(passes) == 1 or stream.extent <= WIDEST else None
 
@@ -407,10 +409,6 @@ def _registers(
         if any(reduces(t) for parts, _ in c.sides for t in parts):
             width = WIDTHS[own.operands.get(c.root, c.operand)]
             packed = packed + product(c.axes, tiles, one) * width / 2
-    # sums of 8-bit products are kept beside those of one step
-    sums = (
-        2 if not own.chain and any(o in EIGHTS for o in own.operands.values()) else 1
-    )
     fragments = tiles[own.row] / (64 * consumers)
     # in a chain they are gone when the stream begins
     depth = max(own.steps.values(), default=0) if own.formed != NOTHING else 0
