@@ -61,11 +61,14 @@ UNIT = 16  # what tiles are multiples of
 REGISTERS = {1: 227, 2: 204, 3: 132}
 FORMING = 8  # of those, where warps beside the producer form operands
 LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
-TURNS = (128, 128)  # rows, and columns at most, of tiles that two warpgroups take in turn
-CLUSTER = 2  # blocks that bring what their tiles share together
-STAGING = 16_384  # bytes for each fragment through which results are stored
+TURNS = (128, 192)  # rows, and columns at most, of tiles that two warpgroups take in turn
+DIRECT = 128  # columns at most of these where results are not stored by the copy engine
+STAGING = 8_192  # bytes of a buffer of a fragment through which results are stored
+BUFFERS = (2, 4)  # of a fragment: one for each panel where warpgroups share a tile of products
+DEEP = 3  # slots that moving operands should have before results have more than two buffers
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
 EIGHTS = ("f8e4m3", "f8e5m2")
+LONGEST_SUM = 512  # 8-bit products that the tensor cores sum alone
 BY_ENGINE = ("bf16", "f16", "f32")  # types of results that the copy engine stores
 STAGES = (16, 2)  # slots of a ring at most: of a product, of a chain
 FEWEST = (8, 33)  # rows of a product, and of a chain, from which on the path is worth its fragments
@@ -374,13 +377,16 @@ def budget(body: Body, own: Warpgroups, device: Device, tiles: Mapping[Axis, Vec
     """Registers and shared memory of each tiling."""
     consumers, rows = _consumers(own, tiles), tiles[own.row]
     registers = _registers(body, own, tiles, consumers)
-    in_turn = (rows == TURNS[0]) & _in_turn(body, own, tiles)
+    staged = _staged(body, own, tiles)
+    in_turn = (rows == TURNS[0]) & _in_turn(body, own, tiles, staged)
     registers = np.where(in_turn, consumers * registers, registers)
     fragments = np.where(in_turn, consumers, 1) * rows / 64
     slot, stay = _bytes(body, own, tiles)
-    staged = _staged(body, own, tiles)
-    staging = STAGING * fragments * staged
-    room = device.shared_bytes - SYSTEM - stay - staging
+    room = device.shared_bytes - SYSTEM - stay
+    buffers = np.clip(np.where(in_turn | own.chain, BUFFERS[0], _panels(body, tiles)), *BUFFERS)
+    each = STAGING * fragments * staged
+    staging = each * np.where(room - each * buffers < DEEP * slot, BUFFERS[0], buffers)
+    room = room - staging
     stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES[own.chain])
     fits = (registers <= _most(own, consumers)) & (stages >= 2)
     shared = SYSTEM + stay + staging + stages * slot
@@ -393,10 +399,16 @@ def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
     return np.select([rows == r for r in ROWS], list(ROWS.values()), 2).astype(float)
 
 
+def _sums(own: Warpgroups) -> int:
+    """Sums of 8-bit products are kept beside those of one step."""
+    return 2 if not own.chain and any(o in EIGHTS for o in own.operands.values()) else 1
+
+
 def _most(own: Warpgroups, consumers: Vector) -> Vector:
     most = np.select([consumers == n for n in REGISTERS], list(REGISTERS.values())).astype(float)
     most = np.where((consumers > 1) & bool(own.formed.right), most - FORMING, most)
-    return most if own.chain else np.where(consumers == 3, np.minimum(most, LAUNCHED - 1), most)
+    whole = np.minimum(most, (LAUNCHED - 1) * _sums(own))
+    return most if own.chain else np.where(consumers == 3, whole, most)
 
 
 def _registers(
@@ -413,7 +425,7 @@ def _registers(
     # in a chain they are gone when the stream begins
     depth = max(own.steps.values(), default=0) if own.formed != NOTHING else 0
     elements = depth * (len(own.formed.held) / 2 + own.formed.operand / 4)
-    total: Vector = fragments * (sums * _width(body, own, tiles) / 2 + packed / 4 + elements)
+    total: Vector = fragments * (_sums(own) * _width(body, own, tiles) / 2 + packed / 4 + elements)
     return total
 
 
@@ -428,11 +440,22 @@ def _width(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
     return total
 
 
-def _in_turn(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:
-    """Tiles few columns wide of products that are walked in steps."""
+def _in_turn(
+    body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector], staged: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Tiles few columns wide of products that are walked in the same steps, and sums of their
+    own."""
     walked = any(axis.extent > step for axis, step in own.steps.items()) and own.formed == NOTHING
-    narrow: npt.NDArray[np.bool_] = _width(body, own, tiles) <= TURNS[1]
-    return narrow & walked
+    depths = {c.axes for c in body.contractions.values() if c.root not in body.free}
+    narrow: npt.NDArray[np.bool_] = _width(body, own, tiles) <= np.where(staged, TURNS[1], DIRECT)
+    return narrow & (walked and len(depths) == 1 and _sums(own) == 1)
+
+
+def _panels(body: Body, tiles: Mapping[Axis, Vector]) -> Vector:
+    """Panels of the widest result of a tile."""
+    widths = [tiles[o.axes[-1]] * DTYPES[o.buffer.dtype].bytes for o in body.outputs]
+    panels: Vector = np.ceil(np.max(widths, axis=0) / PANEL)
+    return panels
 
 
 def _staged(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:

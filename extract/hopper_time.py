@@ -17,6 +17,8 @@ hand-written kernels on an H200 (bench/README): 4096^3 in 0.172 ms, attention of
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +30,7 @@ from nautile.extract.counting import Counting
 from nautile.extract.device import Device
 from nautile.extract.footprint import Vector, product
 from nautile.extract.formed import NOTHING
-from nautile.extract.hopper import Warpgroups, budget
+from nautile.extract.hopper import EIGHTS, LONGEST_SUM, WIDEST, Warpgroups, budget
 from nautile.extract.masks import conjuncts
 from nautile.extract.priced import Priced
 from nautile.extract.shapes import depth_folds
@@ -38,8 +40,12 @@ from nautile.terms import Apply, Axis, Const, Online, Term
 
 __all__ = ["price_warpgroups"]
 
-REUSE = 85  # rows * columns / (rows + columns) of a tile at which operands come fast enough
-IN_TURN = 66  # the same where two warpgroups take tiles in turn: one's stalls are the other's time
+# bytes a clock of shared memory beside which products run at their full rate: what instructions of
+# 64 rows read, and what copies bring (128x128 tiles ask for 160 and lose 3.5%, 128x192 for 139)
+SERVED = 154
+# seconds of a step of 8-bit products of a 128x128 tile, whose sums join those of f32; larger tiles
+# hide more of it
+PROMOTED = 0.065e-6
 HIDDEN = 0.3  # share of a step's products that longer pointwise work does not hide
 COVERED = 0.15  # share of a step's pointwise work that longer products do not hide
 LONE = 0.6  # the same where one warpgroup has nobody to take turns with
@@ -61,7 +67,7 @@ SHORT_STEP = 0.2
 RAGGED = 0.2e-6  # seconds of a tile whose last step is cut
 STORE = 0.3e-6  # seconds of a product's tile besides its main loop
 STORED = 2.2e11  # bytes a second that one multiprocessor stores by the copy engine
-BY_THREADS = 0.4  # times as many where its threads store them
+BY_THREADS = 0.12  # times as many where its threads store them
 FETCH = 4  # instructions for an element that is read where it lies
 FILL = 1.2e-6  # seconds until the first operands are there
 TMA_L2 = 1.25  # times the second-level cache's bandwidth that copies of whole tiles reach
@@ -173,12 +179,13 @@ class _Pricing:
         stored = sum(o.buffer.size * DTYPES[o.buffer.dtype].bytes for o in self.body.outputs)
         rate = np.where(self.budget.staged, 1, BY_THREADS) * STORED
         after = compute + STORE + stored / self.counting.blocks / rate
-        supplied = multiply / self._supply(REUSE) * np.where(self._double(), DOUBLE, 1)
+        multiply = multiply / self._supply() + self._promoted()
+        supplied = multiply * np.where(self._double(), DOUBLE, 1)
         supplied = np.maximum(supplied, least)
         shows = UNHIDDEN[self.own.formed.operand]
         supplied = np.maximum(supplied, form) + shows * np.minimum(supplied, form)
         together = supplied + after
-        alone = np.maximum(multiply / self._supply(IN_TURN), least)
+        alone = np.maximum(multiply, least)
         # with one tile a block there are no turns to take
         turns = np.where(
             self.busy > self.device.sms, np.maximum(alone, (alone + after) / 2), together
@@ -234,12 +241,21 @@ class _Pricing:
         """Whether a warpgroup has more than the 64 rows of one fragment."""
         return np.asarray(self.tiles[self.own.row] > 64 * self.budget.consumers)
 
-    def _supply(self, enough: float) -> Vector:
-        """The share of the tensor cores' rate at which operands arrive, those that contractions
-        share once."""
+    def _promoted(self) -> Vector | float:
+        """Seconds of a tile in which sums of 8-bit products join those of f32."""
+        eights = all(self.own.operands.get(r) in EIGHTS for r in self.own.columns)
+        depth = prod(axis.extent for axis in self.own.steps)
+        if not eights or depth <= LONGEST_SUM:
+            return 0.0
+        size: Vector = self.tiles[self.own.row] * self._columns() / 128**2
+        return self.counting.trips() * PROMOTED / size
+
+    def _supply(self) -> Vector:
+        """The share of the tensor cores' rate at which shared memory serves a tile: an instruction
+        reads 64 rows and its columns, 32 bytes of each; copies bring rows and columns once."""
         rows, columns = self.tiles[self.own.row], self._columns()
-        reuse = np.maximum(rows * columns / (rows + columns), NARROW)
-        share: Vector = np.sqrt(np.minimum(1.0, reuse / enough))
+        wide = np.where(columns <= WIDEST, columns, columns / len(self.own.columns))
+        share: Vector = np.minimum(1.0, SERVED / (64 + 4096 * (1 / wide + 1 / rows + 1 / columns)))
         return share
 
     def _columns(self) -> Vector:

@@ -289,6 +289,20 @@ NT_DEV void nt_pin(nt_u32 scratch, float x) { nt_pin_bits(scratch, __float_as_ui
 // what was read into a register has been asked for here, and not where it is used
 NT_DEV void nt_hold(nt_u32& x) { asm volatile("" : "+r"(x)); }
 
+// four words: among the four threads of a row, word c of thread t for word t of thread c
+NT_DEV void nt_exchange(nt_u32* w) {
+#pragma unroll
+  for (int s = 1; s < 4; s *= 2) {
+    const bool high = (threadIdx.x & s) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (i & s) continue;
+      const nt_u32 got = __shfl_xor_sync(0xffffffffu, high ? w[i] : w[i + s], s);
+      if (high) w[i] = got; else w[i + s] = got;
+    }
+  }
+}
+
 // four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane l gives the address
 // of row l % 8 of matrix l / 8
 NT_DEV void nt_put_fragments(nt_u32 to, nt_u32 a, nt_u32 b, nt_u32 c, nt_u32 d) {

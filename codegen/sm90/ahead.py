@@ -1,8 +1,10 @@
 """Elements that results are computed with, read before the products that they are added to.
 
 What lies at each position of a tile (a residual, a gate) would be waited for at the tile's end,
-while the tensor cores rest. Its words are read into registers when the tile begins, where there are
-registers for them: a thread's pairs of neighbours in the rows and columns of its accumulators.
+while the tensor cores rest. It is read into registers when the tile begins, where there are
+registers for it. The four threads of a row read 16 bytes each, a fourth of the requests that the
+pairs of neighbours in their accumulators would take (those kept the tensor cores waiting), and
+exchange words when results are stored: word c of thread t becomes word t of thread c.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nautile.codegen.schedule.affine import coefficient, divisor, inside, offset
-from nautile.codegen.sm90.context import Context
+from nautile.codegen.sm90.context import Context, Early
 from nautile.codegen.sm90.elements import places
 from nautile.codegen.sm90.memory import Ahead, Geometry, Operation, StoreTile, Tiles
 from nautile.terms import Axis, Load, Term, walk
 
-__all__ = ["ahead", "with_ahead"]
+__all__ = ["ahead", "exchanged", "with_ahead"]
 
 _PAIRED = ("bf16", "f16")
+_RUN = 8  # elements of 16 bytes
+_QUAD = 4 * _RUN  # elements that the four threads of a row read at once
 
 
 def _loads(value: Term, row: Axis, column: Axis) -> list[Load]:
@@ -28,8 +32,8 @@ def _loads(value: Term, row: Axis, column: Axis) -> list[Load]:
 
 def _is_paired(load: Load, column: Axis) -> bool:
     form = offset(load)
-    whole = inside(load) and column.extent % 2 == 0 and load.buffer.dtype in _PAIRED
-    return whole and coefficient(form, column) == 1 and divisor(form, column, 2) == 2
+    whole = inside(load) and column.extent % _RUN == 0 and load.buffer.dtype in _PAIRED
+    return whole and coefficient(form, column) == 1 and divisor(form, column, _RUN) == _RUN
 
 
 def _words(op: Ahead, fragments: int) -> int:
@@ -49,8 +53,10 @@ def with_ahead(
             for store in (o for o in op.body if isinstance(o, StoreTile)):
                 for load in _loads(store.value, geometry.row, store.column):
                     asked = Ahead(load, store.column, store.columns)
-                    room -= 0 if asked in early else _words(asked, geometry.fragments)
-                    early += [asked] if asked not in early and room >= 0 else []
+                    if store.columns % _QUAD or asked in early:
+                        continue
+                    room -= _words(asked, geometry.fragments)
+                    early += [asked] if room >= 0 else []
             made.append(replace(op, body=(*early, *op.body)))
         else:
             made.append(op)
@@ -58,17 +64,34 @@ def with_ahead(
 
 
 def ahead(ctx: Context, op: Ahead) -> None:
-    """The words of every row and pair of columns; `ctx.ahead` tells how to spell an element."""
+    """Four words of every row and 32 columns; `ctx.ahead` tells how to spell an element."""
     place, levels = places(ctx, op.column)
-    place.pieces = op.columns // 8 * ctx.rows
-    text = ctx.printer(levels, place, precise=True).value(op.load)
-    ctx.emit(f"// {op.load.buffer.name} of this tile, ahead of its products", *place.arrays)
-    ctx.ahead[op.load] = text.replace("[i]", f"[j * {ctx.rows} + e]")
+    place.run, place.pieces = _RUN, op.columns // _QUAD * ctx.rows
+    ctx.printer(levels, place, precise=True).value(op.load)
     name = place.arrays[0].split()[1].split("[")[0]
+    ctx.emit(f"// {op.load.buffer.name} of this tile, ahead of its products", *place.arrays)
+    word = f"{name}[(j >> 2) * {ctx.rows} + e][j & 3]"
+    half = f"(nt_u16)({word} >> q * 16)"
+    ctx.ahead[op.load] = Early(name, place.pieces, f"(nt_f32_of_{op.load.buffer.dtype}({half}))")
     origin = ctx.origin(op.column)
-    base = f"{origin} + lane_column + j * 8" if origin != "0" else "lane_column + j * 8"
-    ctx.unroll(f"for (int j = 0; j < {op.columns // 8}; j++) {{")
-    ctx.emit(f"const int {place.start} = {base};")
+    first = f"{origin} + (lane & 3) * {_RUN}" if origin != "0" else f"(lane & 3) * {_RUN}"
+    ctx.unroll(f"for (int j = 0; j < {op.columns // _QUAD}; j++) {{")
+    ctx.emit(f"const int {place.start} = {first} + j * {_QUAD};")
     ctx.unroll(f"for (int e = 0; e < {ctx.rows}; e++) {{")
     ctx.emit(f"const int p_row = row0 + {ctx.row_step()}, i = j * {ctx.rows} + e;")
-    ctx.emit(*place.early, f"nt_hold({name}[i][0]);", "}", "}")
+    ctx.emit(*place.early)
+    ctx.unroll("for (int c = 0; c < 4; c++) nt_hold(" + f"{name}[i][c]);")
+    ctx.emit("}", "}")
+
+
+def exchanged(ctx: Context, value: Term) -> dict[Term, str]:
+    """The words of what came ahead go to the threads that have their columns; how an element of
+    each such Load of a value is spelled then."""
+    found: dict[Term, str] = {}
+    for load in (t for t in walk(value) if t in ctx.ahead and t not in found):
+        early = ctx.ahead[load]
+        found[load] = early.element
+        if early.name not in ctx.exchanged:
+            ctx.exchanged.add(early.name)
+            ctx.unroll(f"for (int i = 0; i < {early.pieces}; i++) nt_exchange({early.name}[i]);")
+    return found

@@ -22,6 +22,15 @@ from nautile.terms import Axis, Buffer, Term
 __all__ = ["Context", "context_of"]
 
 
+@dataclass(frozen=True, slots=True)
+class Early:
+    """An array of pieces of a Load that came ahead; an element of it once words are exchanged."""
+
+    name: str
+    pieces: int
+    element: str
+
+
 @dataclass(slots=True)
 class Context(Common):
     """The kernel being printed."""
@@ -33,7 +42,8 @@ class Context(Common):
     waits: dict[str, Waiting] = field(default_factory=dict)
     spelled: dict[str, str] = field(default_factory=dict)
     leaves: dict[str, Fragment] = field(default_factory=dict)
-    ahead: dict[Term, str] = field(default_factory=dict)
+    ahead: dict[Term, Early] = field(default_factory=dict)
+    exchanged: set[str] = field(default_factory=set)
     total: int = 0
     block: str = ""
     first: str = ""

@@ -45,7 +45,8 @@ def emit_hopper_variants(
     program: TileProgram, options: Options | None = None, close: Close | None = None
 ) -> Iterator[CudaKernel]:
     """Schedules of the program, the best first: for a compiler's gate that refuses one. They differ
-    in whether warpgroups share a tile or take tiles in turn, and in the order of the blocks."""
+    in whether warpgroups share a tile or take tiles in turn, in the order of the blocks, clusters,
+    and buffers of the stores."""
     options = options or Options()
     yield emit_hopper(program, options, close)
     first = memory_program(program, options)
@@ -54,6 +55,8 @@ def emit_hopper_variants(
         replace(options, descending=False),
         replace(options, turns=False),
         replace(options, ahead=False),
+        replace(options, cluster=2),
+        replace(options, buffers=4),
     ):
         try:
             made = memory_program(program, other)

@@ -55,8 +55,8 @@ class Options:
     dynamic: bool | None = None
     descending: bool | None = None
     blocks: int = 132
-    group: int = 8
+    group: int = 16
     cluster: int | None = None
-    buffers: int = 2
+    buffers: int | None = None
     midway: bool | None = None
     shared_limit: int = SHARED_LIMIT

@@ -109,7 +109,7 @@ class _Planner:
             self.structure, self.root, self.geometry, self.options, dynamic, self._stages()
         )
         self.values.staging = self.placement.staging
-        self.values.buffers = self.options.buffers
+        self.values.buffers = self.placement.buffers
         consumer = self._consumer(dynamic)
         registers = self._registers()
         consumer = self._with_ahead(consumer)
@@ -336,8 +336,7 @@ class _Planner:
         return [Clear(self.values.fragment(c.statement.target)) for c in found]
 
     def _promoted(self, nest: Nest, ring: Ring, batch: Batch) -> list[Operation]:
-        """Every block's sum by itself, added to the f32 sum under other warpgroups' products: they
-        issue in turn, or all would add at once."""
+        """Every block's sum by itself, added to the f32 sum under other warpgroups' products."""
         parts, promotes = self.values.parts(batch)
         issues, held = self.values.issues(parts, self.placement, "fresh", batch)
         take, free = cursor(ring)

@@ -31,6 +31,7 @@ from nautile.codegen.sm90.memory import (
 )
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
 from nautile.codegen.sm90.place import box, elements, sources, stored, takes
+from nautile.codegen.sm90.shape import FEWEST_BUFFERS, buffers
 from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Read, Tile, Write
 from nautile.terms import Axis, Load, Term
@@ -38,6 +39,7 @@ from nautile.terms import Axis, Load, Term
 __all__ = ["Placement", "cursor", "place"]
 
 _STAY = 0
+_DEEP = 3  # slots that moving operands should have before results have more than two buffers
 _RAW_STAGES = 2
 Formed = tuple[tuple[tuple[Load, Box], ...], Term, Axis]  # sources, what is made of them, the depth
 _LONGEST_NAME = 24
@@ -53,6 +55,7 @@ class Placement:
     staging: int
     words: int
     shared_bytes: int
+    buffers: int = 2
     raws: dict[int, Ring] = field(default_factory=dict)
     values: dict[tuple[int, str], Formed] = field(default_factory=dict)
 
@@ -119,12 +122,16 @@ def place(
     gathered.share()
     if dynamic:
         gathered.boxes.setdefault(_STAY, [])
-    staged = options.buffers * any(_staged(structure))
-    staging = geometry.consumers * geometry.fragments * STAGING_BYTES * staged
     slots = {key: sum(b.bytes for b in boxes) for key, boxes in gathered.boxes.items()}
-    free = options.shared_limit - ALIGNMENT - staging - 1024
     stages = most
     moving = sum(s for key, s in slots.items() if key != _STAY)
+    several = buffers(structure, root, geometry, options)
+    each = geometry.consumers * geometry.fragments * STAGING_BYTES * any(_staged(structure))
+    free = options.shared_limit - ALIGNMENT - 1024
+    if free - each * several < _DEEP * moving + slots.get(_STAY, 0):
+        several = options.buffers or FEWEST_BUFFERS
+    staging = each * several
+    free -= staging
     free -= _RAW_STAGES * sum(b.bytes for boxes in gathered.raws.values() for b in boxes)
     while stages > 1 and stages * moving + slots.get(_STAY, 0) > free:
         stages -= 1
@@ -134,7 +141,8 @@ def place(
     if stages * moving > both >= (stages - 1) * moving and stages > 2:
         stages -= 1  # the next tile's rows early are worth more than a third slot
     twice = stages * moving <= both
-    return _laid_out(gathered, geometry, staging, {_STAY: 1 + twice}, stages)
+    made = _laid_out(gathered, geometry, staging, {_STAY: 1 + twice}, stages)
+    return replace(made, buffers=several)
 
 
 def _staged(structure: Structure) -> Iterator[bool]:

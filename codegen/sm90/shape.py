@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from nautile.codegen.schedule.structure import CapacityError, Structure, UnsupportedError
-from nautile.codegen.sm90.boxes import Geometry
+from nautile.codegen.schedule.structure import (
+    CapacityError,
+    Structure,
+    UnsupportedError,
+    statements,
+)
+from nautile.codegen.sm90.boxes import PANEL_BYTES, Geometry
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
-from nautile.codegen.sm90.place import takes
+from nautile.codegen.sm90.place import stored, takes
 from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted, is_skewed
-from nautile.codegen.tile import Bounds
+from nautile.codegen.tile import Bounds, Write
+from nautile.dtypes import DTYPES
 
-__all__ = ["alone", "geometry"]
+__all__ = ["alone", "buffers", "geometry"]
 
-TURNS = 128 * 128  # elements of a tile that one warpgroup holds
+FEWEST_BUFFERS, MOST_BUFFERS = 2, 4  # of staging
+TURNS = 128 * 192  # elements of a tile that one warpgroup holds
+DIRECT = 128 * 128  # of one whose results the copy engine does not store
 
 
 def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
@@ -26,7 +34,8 @@ def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
     cluster = _cluster(structure, root, options)
     if turns is None:
         columns = sum(structure.width(c.column) for c in structure.contractions.values())
-        turns = lagged and rows == 128 and rows * columns <= TURNS
+        most = TURNS if all(stored(structure, w) for w in _writes(structure)) else DIRECT
+        turns = lagged and rows == 128 and rows * columns <= most
     if turns and (not lagged or rows > 128):
         raise UnsupportedError("warpgroups that take tiles in turn need one lagged loop")
     if turns:
@@ -35,6 +44,25 @@ def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
     if rows % (64 * consumers) or consumers not in CONSUMER_REGISTERS:
         raise CapacityError(f"{rows} rows of {row} for {consumers} warpgroups")
     return Geometry(row, rows, consumers, False, options.group, cluster)
+
+
+def _writes(structure: Structure) -> list[Write]:
+    return [s for s in statements(structure.program.body) if isinstance(s, Write)]
+
+
+def buffers(structure: Structure, root: Nest, geometry: Geometry, options: Options) -> int:
+    """Staging buffers of a fragment: where warpgroups share a tile of products, one for each panel
+    of the results, so that no store is waited for before the next; else two in turn."""
+    shared = not geometry.alternate and all(is_lagged(structure, n) for n in root.nests)
+    if options.buffers is not None or not shared:
+        return options.buffers or FEWEST_BUFFERS
+    sizes = [
+        DTYPES[s.buffer.dtype].bytes * structure.width(column)
+        for s in _writes(structure)
+        if (column := structure.columns.get(s.source.name)) is not None
+    ]
+    panels = -(-max(sizes, default=0) // PANEL_BYTES)
+    return max(FEWEST_BUFFERS, min(panels, MOST_BUFFERS))
 
 
 def _cluster(structure: Structure, root: Nest, options: Options) -> int:

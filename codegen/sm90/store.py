@@ -13,6 +13,7 @@ from nautile.codegen.memory import Store
 from nautile.codegen.schedule.affine import coefficient, divisor, offset, strides
 from nautile.codegen.show import show_value
 from nautile.codegen.sm80.store import narrowed
+from nautile.codegen.sm90.ahead import exchanged
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.elements import bare, elements, places, rows, walk
 from nautile.codegen.sm90.indices import based
@@ -45,7 +46,7 @@ def store_tile(ctx: Context, op: StoreTile) -> None:
     ctx.emit(f"// {op.buffer.name} = {show_value(op.value)}"[:100], "{")
     term, bases = based(ctx, op.value, op.column)
     place, levels = places(ctx, op.column)
-    place.known.update(ctx.ahead)
+    place.known.update(exchanged(ctx, op.value))
     printer = ctx.printer(levels, place, precise=op.precise)
     value = convert(printer.value(term), dtype_of(term), "f32")
     several = ctx.roles.geometry.fragments > 1

@@ -23,6 +23,8 @@ ARGUMENTS = {
     "nt_u16": "(nt_u16)3",
     "int": "i",
     "float": "x",
+    "nt_u32&": "at",
+    "nt_u32*": "words",
 }
 # what stands beside products only: the tests of those use it
 ELSEWHERE = {"nt_map", "nt_descriptor", "nt_wgmma_fence", "nt_wgmma_commit"}
@@ -89,9 +91,10 @@ def test_every_primitive_compiles_without_warnings() -> None:
             calls.append(f"  at += (nt_u32){call};" if value else f"  {call};")
     text = """extern "C" __global__ __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
 void f(const __grid_constant__ nt_map map, const void* from, void* to, nt_u32 at, int i, float x) {
+  nt_u32 words[4] = {at, at + 1, at + 2, at + 3};
   if (threadIdx.x < 128) nt_give_registers<40>();
   @CALLS@
-  *(nt_u32*)to = at;
+  *(nt_u32*)to = at + words[0] + words[1] + words[2] + words[3];
 }
 """.replace("@CALLS@", "\n".join(calls))
     assert len(calls) > 45

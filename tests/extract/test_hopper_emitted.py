@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nautile.codegen.lower import lower
-from nautile.codegen.sm90 import options
+from nautile.codegen.sm90 import options, shape, streams
 from nautile.codegen.sm90.emit import memory_program
 from nautile.codegen.sm90.memory import RoleProgram
 from nautile.errors import LoweringError
@@ -77,7 +77,11 @@ def test_registers_are_those_of_the_emitter() -> None:
         least = 0 if own is None else hopper.FORMING
         assert most - least <= (own[1] if own else 255) - options.SPARE_REGISTERS
     assert hopper.LAUNCHED == options.LAUNCHED
-    assert hopper.STAGING == options.STAGING_BYTES * options.Options().buffers
+    assert hopper.STAGING == options.STAGING_BYTES
+    assert hopper.BUFFERS == (shape.FEWEST_BUFFERS, shape.MOST_BUFFERS)
+    assert hopper.TURNS[0] * hopper.TURNS[1] == shape.TURNS
+    assert hopper.TURNS[0] * hopper.DIRECT == shape.DIRECT
+    assert hopper.LONGEST_SUM == streams.LONGEST_SUM
     assert HOPPER.shared_bytes == options.SHARED_LIMIT
 
 

@@ -56,5 +56,6 @@ def test_a_dynamic_order_reads_at_the_end() -> None:
 
 def test_the_results_use_the_words() -> None:
     text = emit_hopper(P.gemm(512, 512, 256, (128, 256, 64), residual=True)).text
-    assert "nt_hold(w0[i][0]);" in text
-    assert text.count("w0[j * 2 + e]") == 1
+    assert "nt_hold(w0[i][c]);" in text
+    assert text.count("nt_exchange(w0[i]);") == 1
+    assert text.count("w0[(j >> 2) * 2 + e][j & 3]") == 1

@@ -56,9 +56,9 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
       int slot_A_B = 0; nt_u32 parity_A_B = 1;
       for (int number = blockIdx.x; number < 1024; number += gridDim.x) {
         const int inner = number % 1024;
-        const int band = inner / 256, within = inner % 256;
-        const int high = 8;
-        const int tile_row = band * 8 + within % high, tile_column = within / high;
+        const int band = inner / 512, within = inner % 512;
+        const int high = 16;
+        const int tile_row = band * 16 + within % high, tile_column = within / high;
         const int o0_m = tile_row * 128;
         const int o1_n = tile_column * 128;
         {  // blocks of k
@@ -87,9 +87,9 @@ k_gemm(const __grid_constant__ nt_map map_A, const __grid_constant__ nt_map map_
     slot_A_B = (slot_A_B + w * 64) % 5;
     for (int number = blockIdx.x + w * gridDim.x; number < 1024; number += 2 * gridDim.x) {
       const int inner = number % 1024;
-      const int band = inner / 256, within = inner % 256;
-      const int high = 8;
-      const int tile_row = band * 8 + within % high, tile_column = within / high;
+      const int band = inner / 512, within = inner % 512;
+      const int high = 16;
+      const int tile_row = band * 16 + within % high, tile_column = within / high;
       const int o0_m = tile_row * 128;
       const int o1_n = tile_column * 128;
       int keep_acc = 0;
