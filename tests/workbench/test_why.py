@@ -10,6 +10,7 @@ import pytest
 
 from nautile import lang, rules
 from nautile.cli import main
+from nautile.errors import InputError
 from nautile.rules.egglog import print_rule
 from nautile.workbench.places import Places, lines_of
 from nautile.workbench.query import Database
@@ -122,3 +123,9 @@ def test_the_command_knows_a_rule_that_the_class_bars(
     first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (first["rule"], first["allowed"], first["matches"]) == ("unshift_softmax", False, 0)
     assert first["closest"]["failures"] == []
+
+
+def test_a_law_that_is_only_checked_is_refused(worker: Worker) -> None:
+    split = "sum[j: J](x[j]) >> sum[p: P](sum[q: Q](x[p*Q + q])), J == P*Q"
+    with pytest.raises(InputError, match="a law to check"):
+        answer(split, "sum[m](x[n, m])", worker)

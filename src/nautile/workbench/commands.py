@@ -23,7 +23,9 @@ __all__ = ["register"]
 
 Packs = Annotated[
     list[Path] | None,
-    typer.Option("--rules", help="A rule pack of your own, beside the built-in ones."),
+    typer.Option(
+        "--rules", help="A rule pack to add: a file, or one that is loaded by name alone."
+    ),
 ]
 
 
@@ -87,10 +89,12 @@ def _laws(packs: list[Path] | None, numerics: str) -> tuple[Rule, ...]:
     """The built-in rules and those of the user's packs, of the classes that are allowed."""
     from nautile import rules
     from nautile.options import NUMERICS, Options
+    from nautile.rules.library import OPTIONAL
 
     Options(numerics=numerics)
-    own = rules.load([str(p) for p in packs or []]) if packs else ()
-    return rules.select((*rules.load(None), *own), NUMERICS[numerics])
+    default = [name for name in rules.packs() if name not in OPTIONAL]
+    own = [str(p) for p in packs or [] if str(p) not in default]
+    return rules.select(rules.load([*default, *own]), NUMERICS[numerics])
 
 
 def _why(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nautile.egraph.schema import LEAVES
+from nautile.errors import InputError
 from nautile.rules.egglog import TRAITS, TYPES, print_rule
 from nautile.rules.law import Rule
 from nautile.terms import Program
@@ -101,8 +102,12 @@ def why(
     """Where the rule came closest in the program's e-graph, saturated with `rules` (with or without
     the rule itself).
 
-    Raises SaturationError for unsound rules.
+    Raises InputError for a law that is never applied, SaturationError for unsound rules.
     """
+    forms = print_rule(rule, 0)
+    if not forms:
+        message = f"{rule.name} is a law to check: no pattern of the e-graph has its form"
+        raise InputError(message, code="no-pattern")
     own = Worker() if worker is None else None
     try:
         active = worker or own
@@ -118,7 +123,7 @@ def why(
     attempts = [
         attempt(printed.text, direction, rule, Database(run.frozen), Places(run, lines, rules))
         for run in runs
-        for direction, printed in enumerate(print_rule(rule, 0))
+        for direction, printed in enumerate(forms)
     ]
     closest = min(attempts, key=_distance)
     stop = ", ".join(sorted(stops)) or "saturated"
