@@ -95,6 +95,11 @@ SLOW: dict[str, Case] = {
         {"blocks": 1, "buffers": 3},
         4e-3,
     ),
+    "192 columns in turn": (
+        lambda: P.gemm(200, 400, 136, (128, 192, 64), bias=True, epilogue=P.gelu),
+        {"blocks": 1},
+        4e-3,
+    ),
     "a residual, ahead, ragged": (
         lambda: P.gemm(200, 264, 136, (128, 256, 64), bias=True, residual=True),
         {"blocks": 1},
