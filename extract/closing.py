@@ -21,7 +21,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from nautile.terms import Apply, Axis, Const, Index, Load, Online, Output, Reduce, Term, walk
+from nautile.terms import (
+    Apply,
+    Axis,
+    Buffer,
+    Const,
+    Index,
+    Load,
+    Online,
+    Output,
+    Reduce,
+    Term,
+    walk,
+)
 
 __all__ = ["Box", "Closing", "closing"]
 
@@ -67,7 +79,7 @@ def closing(states: Outputs, tiles: Mapping[Axis, int], results: Outputs) -> Clo
 
 
 def _places(
-    loads: Iterable[Load], known: Mapping[object, tuple[Axis, ...]]
+    loads: Iterable[Load], known: Mapping[Buffer, tuple[Axis, ...]]
 ) -> dict[Axis, Term] | None:
     """The coordinate along each axis of the states, where it is the same in all loads."""
     places: dict[Axis, Term] = {}
