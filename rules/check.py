@@ -46,7 +46,8 @@ _REPAIR = 20.0  # seconds
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What is known about a law: sound, unsound or unknown in its stated class, and the strongest
-    class that nothing refuted ("none" where all are); by which methods, after how many instances.
+    class that nothing refuted ("none" where all are); by which methods, after how many instances
+    and how many seconds of processor time.
     `proved` says that its equation over the reals (the bits, of exact) has a proof for all extents
     and ranks. An unsound law comes with the values that refute it (`nautile.rules.shown`) and,
     where one condition repairs it, with that."""
@@ -110,7 +111,7 @@ class _Trying:
         """A refutation by one method. What is proved is tried a little, as proofs have bugs too."""
         share = _PROVED if proved else method.share
         for turn in range(max(1, int(self.trials * share))):
-            if time.monotonic() > self.until:
+            if time.process_time() > self.until:
                 self.late |= turn < _LEAST
                 return None
             rng = np.random.default_rng([self.seed, turn])
@@ -137,16 +138,16 @@ def check(
 ) -> Verdict:
     """Try a law until something refutes it or everything has passed.
 
-    `trials` is the number of instances for each method, `seconds` the time after which the law has
-    no verdict. Without `strongest` no other class than the stated one is tried, without `repair` no
+    `trials` is the number of instances for each method, `seconds` the processor time after which
+    the law has no verdict. Without `strongest` no other class than the stated one is tried, without `repair` no
     condition is looked for.
     """
-    start = time.monotonic()
+    start = time.process_time()
     trying = _Trying(rule, trials, seed, start + seconds)
     try:
         return _verdict(trying, start, strongest=strongest, repair=repair)
     except Unsupported as reason:
-        taken = time.monotonic() - start
+        taken = time.process_time() - start
         return Verdict(
             rule.name, rule.pack, rule.numerics, "unknown", str(reason), trying.tried, taken
         )
@@ -172,7 +173,7 @@ def _verdict(trying: _Trying, start: float, *, strongest: bool, repair: bool) ->
         lacking = _missing(trying, rule)
     return Verdict(
         rule.name, rule.pack, rule.numerics, verdict, method, trying.tried,
-        time.monotonic() - start, shown, established, lacking,
+        time.process_time() - start, shown, established, lacking,
         sound and trying.proof(rule.numerics) is not None,
     )  # fmt: skip
 
@@ -211,10 +212,10 @@ def _established(trying: _Trying, *, sound: bool) -> str:
 
 
 def _missing(trying: _Trying, rule: Rule) -> str | None:
-    until = min(trying.until, time.monotonic() + _REPAIR)
+    until = min(trying.until, time.process_time() + _REPAIR)
 
     def sound(changed: Rule) -> bool:
-        if time.monotonic() > until:
+        if time.process_time() > until:
             return False
         again = _Trying(changed, min(trying.trials, 40), trying.seed + 1, until)
         try:

@@ -44,7 +44,7 @@ def search(
     rule: Rule, method: Method, axes: list[str], *, examples: int, seed: int, until: float
 ) -> Refutation | None:
     """A refutation by `method`, shrunk, or None where so many examples gave none, or none before
-    the clock (`time.monotonic`) is `until`."""
+    the clock (`time.process_time`) is `until`."""
     from hypothesis import HealthCheck, Phase, Verbosity, find, settings
     from hypothesis import strategies as st
     from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
@@ -56,7 +56,7 @@ def search(
         return _drawn(rule, method, axes, draw)
 
     def refutes(tried: tuple[Instance, dict[str, Array]] | None) -> bool:
-        if tried is None or time.monotonic() > until:
+        if tried is None or time.process_time() > until:
             return False
         found = judged(method, *tried)
         if found is not None:

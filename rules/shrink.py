@@ -32,13 +32,13 @@ def shrink(rule: Rule, method: Method, first: Refutation) -> Refutation:
     if first[0].setting.twins:
         parted = _parted(first[0].setting, first[1])
         best = _refutes(rule, method, *parted) or first
-    until = time.monotonic() + _SECONDS
+    until = time.process_time() + _SECONDS
     again = True
     while again:
         again = False
         for setting, values in _changes(best):
             left -= 1
-            if left < 0 or time.monotonic() > until:
+            if left < 0 or time.process_time() > until:
                 return best
             found = _refutes(rule, method, setting, values)
             if found is not None and _size(found) < _size(best):
