@@ -139,8 +139,8 @@ def check(
     """Try a law until something refutes it or everything has passed.
 
     `trials` is the number of instances for each method, `seconds` the processor time after which
-    the law has no verdict. Without `strongest` no other class than the stated one is tried, without `repair` no
-    condition is looked for.
+    the law has no verdict. Without `strongest` no other class than the stated one is tried,
+    without `repair` no condition is looked for.
     """
     start = time.process_time()
     trying = _Trying(rule, trials, seed, start + seconds)

@@ -74,7 +74,7 @@ def judged(method: Method, instance: Instance, values: dict[str, Array]) -> Foun
     """What a method finds; nothing where an axis of no positions leaves a maximum without value."""
     try:
         return method.judge(instance, values)
-    except ValueError:
+    except (ValueError, IndexError):
         if min(instance.setting.extents.values()) > 0:
             raise
         return None
