@@ -98,7 +98,7 @@ def _changes(refutation: Refutation) -> Iterator[_Try]:
             if 0 < smaller < extent:
                 yield from _cut(setting, values, axis, smaller)
     for name, axes in setting.axes.items():
-        for axis in axes:
+        for axis in (a for a in axes if setting.extents[a] > 0):
             yield _independent(setting, values, instance, name, axis)
     kept = replace(setting, ends=instance.setting.ends)
     for name, value in values.items():
