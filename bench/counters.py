@@ -45,6 +45,7 @@ __all__ = ["FACTS", "Wanted", "kernels", "main", "split"]
 LEAST = 5.0  # seconds for which a process is still started
 SECTIONS = (
     *("SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "LaunchStats"),
+    "MemoryWorkloadAnalysis_Tables",  # bytes from and to memory
     *("WarpStateStats", "SchedulerStats", "Occupancy"),
 )
 
@@ -58,7 +59,7 @@ FACTS: Mapping[str, str] = {
     "fma_pipe": "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
     "special_pipe": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
     "sm": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "dram_read_bytes": "dram__bytes_read.sum",
     "dram_written_bytes": "dram__bytes_write.sum",
     "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",

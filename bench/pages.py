@@ -80,7 +80,7 @@ def _counted(profile: Row, k: Row) -> Sequence[str]:
     stalls = ", ".join(f"{n} {x:.0%}" for n, x in list(k["stalls"].items())[:STALLS])
     facts = (f"{k[f]:.0f}" if f in k else "" for f in SHOWN)
     moved = sum(k.get(f"dram_{way}_bytes", 0.0) for way in ("read", "written")) / k["ms"] / 1e6
-    numbers = (f"{moved:.0f}", f"{k.get('registers', 0):.0f}")
+    numbers = (f"{moved:.0f}" if moved else "", f"{k.get('registers', 0):.0f}")
     return (
         profile["case"], k["name"][:40], k["whose"], f"{k['ms']:.4f}", *facts, *numbers, stalls
     )  # fmt: skip
