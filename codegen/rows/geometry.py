@@ -36,7 +36,7 @@ _BUSY = 32768  # elements of a row of one tensor, from which its block computes 
 _STAGE = 163840  # bytes of shared memory for a staged row: what sm_80 has
 _WORTH = 4096  # registers that a row must take for several blocks to share it
 _MULTIPROCESSORS = 132  # of an H200
-_PROCESSORS, _EACH = 8, 16  # its groups of multiprocessors, in which clusters lie, and their least
+_TOGETHER = 120  # its multiprocessors that clusters of four or eight reach at a time (measured)
 _ROUNDS = 4  # rows one after the other, from which blocks that stay are worth their start
 _RESERVE = 227 * 1024  # bytes of shared memory of one of its multiprocessors
 _STATES = 2048  # bytes of them for states and barriers of a block
@@ -294,7 +294,8 @@ def _walked(name: str, row: _Row, options: RowOptions) -> Geometry:
     for with their rings, and as give every one the same number of rows where that is possible."""
     cluster = max(1, options.cluster)
     part = -(-row.vectors // cluster)
-    threads = options.threads or 32 * -(-part // (32 * -(-part // _MOST)))
+    most = max(_VECTORS, -(-part // _MOST))
+    threads = options.threads or 32 * -(-part // (32 * most))
     if cluster == 1:  # as the merge of a block's warps wants
         threads = 1 << (threads - 1).bit_length()
     held = -(-part // threads)
@@ -307,12 +308,13 @@ def _walked(name: str, row: _Row, options: RowOptions) -> Geometry:
     made = replace(dealt, block_rows=beside, ring=options.ring, staged=False, taken=options.taken)
     most = min(_RESERVE // (made.stage + _STATES), 2048 // made.threads)
     fits = min(options.occupancy or _FILE // (made.threads * _registers(row, held, options)), most)
-    again = options.wanted and (not _outgrown(row) or row.shared * held > options.early)
-    if not fits or row.words * held > _RESIDENT or again:
+    several = cluster > 2 and row.words > _NARROW  # clusters hold several tensors as well
+    worse = not _outgrown(row) or several or row.shared * held > options.early
+    if not fits or row.words * held > _RESIDENT or (options.wanted and worse):
         raise LoweringError(f"{name}: a multiprocessor does not hold a ring of rows")
     walkers = _MULTIPROCESSORS * fits // cluster * beside
     if cluster > 2:
-        walkers = _PROCESSORS * (_EACH * fits // cluster) * beside
+        walkers = _TOGETHER * fits // cluster
     rounds = -(-row.rows // (options.walkers or walkers))
     if options.wanted and rounds < _ROUNDS:
         raise LoweringError(f"{name}: {row.rows} rows are too few for blocks that stay")
@@ -324,7 +326,7 @@ def _registers(row: _Row, held: int, options: RowOptions) -> int:
     and temporaries."""
     kept = options.room if row.several and row.width * held <= options.room else 0
     early = row.shared * held if row.shared * held <= options.early else 0
-    return 32 + row.words * held + kept + early
+    return 40 + row.words * held + kept + early
 
 
 def _parts(row: _Row, options: RowOptions) -> tuple[tuple[int, int, int], ...]:

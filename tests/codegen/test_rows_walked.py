@@ -106,8 +106,9 @@ def test_its_machine_code_spills_nothing(name: str) -> None:
     [
         (softmax(n=4096, c=32768), (1, 1024, 128)),
         (softmax_online(4096, 65536), (2, 1024, 132)),
-        (layernorm(4096, 32768), (2, 1024, 132)),  # one block has no room for the factors
-        (softmax_online(4096, 65536, "f32"), (4, 512, 16384)),  # three rows fit no pair
+        (layernorm(4096, 32768), (2, 512, 132)),  # one block has no room for the factors
+        (softmax_online(4096, 65536, "f32"), (4, 1024, 120)),  # three rows fit no pair
+        (rms_residual(4096, 65536), (4, 512, 16384)),  # of two tensors, a cluster holds as much
         (softmax(n=64, c=32768), (2, 256, 128)),  # too few rows to stay for
     ],
 )

@@ -170,7 +170,7 @@ template <int BLOCKS, int THREADS, class S, class F> NT_DEV S nt_reduce_counted(
 //     t6[c]: bf16 = read b[c]
 //     t0[n, c] = ((((t1 - (r2 / 2048)) * rsqrt(((r3 / 2048) + 1e-05))) * t5) + t6)
 //     write y[n, c] = t0 as bf16
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64, 11) ln(
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64, 10) ln(
     const nt_u16* __restrict__ p_x, const nt_u16* __restrict__ p_w, const nt_u16* __restrict__ p_b, nt_u16* __restrict__ p_y) {
   const int t = threadIdx.x;
   const int first = (int)(blockIdx.x % 2) * 128;
