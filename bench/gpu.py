@@ -42,7 +42,7 @@ def main() -> int:
     if options.merge:
         return _merge(options.merge, path)
     wanted = cases(options.groups, options.only)
-    chosen = Options(_peers(options.peers), options.rounds)
+    chosen = Options(_peers(options.peers), options.rounds, options.warm > 0)
     if options.making:
         return _make(wanted, chosen, options.making)
     if options.until:

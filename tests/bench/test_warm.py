@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
@@ -31,6 +32,16 @@ def test_one_that_hangs_is_killed() -> None:
     began = time.monotonic()
     assert together(2, 1.0, command) == 1
     assert time.monotonic() - began < 20
+
+
+def test_peers_compiled_beforehand_take_part_late() -> None:
+    from gpu.options import Options
+
+    peer = SimpleNamespace(name="flex", kind="compiled", seconds=9.0, missing=lambda: False)
+    cold, warm = (Options(("compiled",), warmed=w) for w in (False, True))
+    assert cold.excludes(peer, 10.0) == "10 s are left, making it takes about 9 s"
+    assert warm.excludes(peer, 10.0) is None
+    assert warm.excludes(peer, 5.0) == "5 s are left, making it takes about 3 s"
 
 
 def test_cases_are_picked_by_texts() -> None:
