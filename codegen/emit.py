@@ -188,7 +188,11 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
         head, declared = _signature(part)
         _merge(parameters, part.buffers, declared)
         given = [_written(p, b, first) for p, b in zip(declared, part.buffers, strict=True)]
-        bodies.append(_as_function(part, head, given if number else declared, number))
+        body = _as_function(part, head, given if number else declared, number)
+        if number == 0 and part.threads < then.threads:  # the others wait at barrier 0
+            meet = f'asm volatile("bar.sync 1, {part.threads};" ::: "memory")'
+            body = body.replace("__syncthreads()", meet)
+        bodies.append(body)
         calls.append(f"part{number}::body({', '.join(map(_argument, declared))}, ")
     threads = max(k.threads for k in made)
     text_of = ", ".join([*parameters.values(), "int* __restrict__ counter"])
@@ -203,9 +207,10 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
         "    if (last) *counter = 0;  // as every launch leaves it",
         "  }",
         "  if (!__syncthreads_or(last)) return;",
+        f"  if (threadIdx.x >= {then.threads}) return;",
         "  #pragma unroll 1",
         f"  for (int block = 0; block < {count}; block++) {{",
-        f"    if (threadIdx.x < {then.threads}) {calls[1]}block);",
+        f"    {calls[1]}block);",
         "    __syncthreads();",
         "  }",
     ]

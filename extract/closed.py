@@ -33,15 +33,15 @@ MERGED = ("sum", "prod", "max", "min")
 
 def closing_seconds(part: Part, results: Part) -> float | None:
     """Seconds that closing adds to the launch of the states' part, or None where its blocks can't
-    close the results. Only blocks of products close groups; of others the last one closes all."""
+    close the results: those of products alone do."""
     states = part.outputs
-    found = closing(states, part.tiles, results.outputs)
-    if found is None or results.streams or not _merges(results):
+    if results.streams or not _merges(results) or not _multiplies(states):
         return None
-    groups = 1
-    if _multiplies(states):
-        axes = dict.fromkeys(a for o in states for a in o.axes)
-        groups = prod(-(-a.extent // part.tiles[a]) for a in axes if a not in found.over)
+    found = closing(states, part.tiles, results.outputs)
+    if found is None:
+        return None
+    axes = dict.fromkeys(a for o in states for a in o.axes)
+    groups = prod(-(-a.extent // part.tiles[a]) for a in axes if a not in found.over)
     seconds = COUNTED + _moved(results) / groups / (GATHERED * _warps(part) / 4)
     return seconds if seconds < MOST else None
 
