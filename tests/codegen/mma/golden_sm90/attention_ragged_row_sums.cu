@@ -239,10 +239,13 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           #pragma unroll
           for (int e = 0; e < 2; e++) {
             float v = nt_max(t_s[2 * e], t_s[2 * e + 1]);
+            float u = nt_max(t_s[4 + 2 * e], t_s[4 + 2 * e + 1]);
             #pragma unroll
-            for (int j = 1; j < 8; j++) {
+            for (int j = 2; j < 8; j += 2) {
               v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
+              u = nt_max(u, nt_max(t_s[4 * j + 4 + 2 * e], t_s[4 * j + 4 + 2 * e + 1]));
             }
+            v = nt_max(v, u);
             v = nt_max(v, nt_shuffle_xor(v, 1));
             v = nt_max(v, nt_shuffle_xor(v, 2));
             t_mu[e] = nt_max(t_mu[e], v);
@@ -355,10 +358,13 @@ k_attention(const __grid_constant__ nt_map map_Q, const __grid_constant__ nt_map
           #pragma unroll
           for (int e = 0; e < 2; e++) {
             float v = nt_max(t_s[2 * e], t_s[2 * e + 1]);
+            float u = nt_max(t_s[4 + 2 * e], t_s[4 + 2 * e + 1]);
             #pragma unroll
-            for (int j = 1; j < 8; j++) {
+            for (int j = 2; j < 8; j += 2) {
               v = nt_max(v, nt_max(t_s[4 * j + 2 * e], t_s[4 * j + 2 * e + 1]));
+              u = nt_max(u, nt_max(t_s[4 * j + 4 + 2 * e], t_s[4 * j + 4 + 2 * e + 1]));
             }
+            v = nt_max(v, u);
             v = nt_max(v, nt_shuffle_xor(v, 1));
             v = nt_max(v, nt_shuffle_xor(v, 2));
             t_mu[e] = nt_max(t_mu[e], v);
