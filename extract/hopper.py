@@ -63,9 +63,7 @@ FORMING = 8  # of those, where warps beside the producer form operands
 LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
 TURNS = (128, 192)  # rows, and columns at most, of tiles that two warpgroups take in turn
 DIRECT = 128  # columns at most of these where results are not stored by the copy engine
-STAGING = 8_192  # bytes of a buffer of a fragment through which results are stored
-BUFFERS = (2, 4)  # of a fragment: one for each panel where warpgroups share a tile of products
-DEEP = 3  # slots that moving operands should have before results have more than two buffers
+STAGING = 16_384  # bytes for each fragment through which results are stored
 SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
 EIGHTS = ("f8e4m3", "f8e5m2")
 LONGEST_SUM = 512  # 8-bit products that the tensor cores sum alone
@@ -382,11 +380,8 @@ def budget(body: Body, own: Warpgroups, device: Device, tiles: Mapping[Axis, Vec
     registers = np.where(in_turn, consumers * registers, registers)
     fragments = np.where(in_turn, consumers, 1) * rows / 64
     slot, stay = _bytes(body, own, tiles)
-    room = device.shared_bytes - SYSTEM - stay
-    buffers = np.clip(np.where(in_turn | own.chain, BUFFERS[0], _panels(body, tiles)), *BUFFERS)
-    each = STAGING * fragments * staged
-    staging = each * np.where(room - each * buffers < DEEP * slot, BUFFERS[0], buffers)
-    room = room - staging
+    staging = STAGING * fragments * staged
+    room = device.shared_bytes - SYSTEM - stay - staging
     stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES[own.chain])
     fits = (registers <= _most(own, consumers)) & (stages >= 2)
     shared = SYSTEM + stay + staging + stages * slot
@@ -449,13 +444,6 @@ def _in_turn(
     depths = {c.axes for c in body.contractions.values() if c.root not in body.free}
     narrow: npt.NDArray[np.bool_] = _width(body, own, tiles) <= np.where(staged, TURNS[1], DIRECT)
     return narrow & (walked and len(depths) == 1 and _sums(own) == 1)
-
-
-def _panels(body: Body, tiles: Mapping[Axis, Vector]) -> Vector:
-    """Panels of the widest result of a tile."""
-    widths = [tiles[o.axes[-1]] * DTYPES[o.buffer.dtype].bytes for o in body.outputs]
-    panels: Vector = np.ceil(np.max(widths, axis=0) / PANEL)
-    return panels
 
 
 def _staged(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:

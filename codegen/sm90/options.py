@@ -57,6 +57,6 @@ class Options:
     blocks: int = 132
     group: int = 16
     cluster: int | None = None
-    buffers: int | None = None
+    buffers: int = 2
     midway: bool | None = None
     shared_limit: int = SHARED_LIMIT

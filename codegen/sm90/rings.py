@@ -31,7 +31,6 @@ from nautile.codegen.sm90.memory import (
 )
 from nautile.codegen.sm90.options import ALIGNMENT, STAGING_BYTES, Options
 from nautile.codegen.sm90.place import box, elements, sources, stored, takes
-from nautile.codegen.sm90.shape import FEWEST_BUFFERS, buffers
 from nautile.codegen.sm90.streams import Batch, Nest, nests
 from nautile.codegen.tile import Read, Tile, Write
 from nautile.terms import Axis, Load, Term
@@ -39,7 +38,6 @@ from nautile.terms import Axis, Load, Term
 __all__ = ["Placement", "cursor", "place"]
 
 _STAY = 0
-_DEEP = 3  # slots that moving operands should have before results have more than two buffers
 _RAW_STAGES = 2
 Formed = tuple[tuple[tuple[Load, Box], ...], Term, Axis]  # sources, what is made of them, the depth
 _LONGEST_NAME = 24
@@ -125,13 +123,9 @@ def place(
     slots = {key: sum(b.bytes for b in boxes) for key, boxes in gathered.boxes.items()}
     stages = most
     moving = sum(s for key, s in slots.items() if key != _STAY)
-    several = buffers(structure, root, geometry, options)
-    each = geometry.consumers * geometry.fragments * STAGING_BYTES * any(_staged(structure))
-    free = options.shared_limit - ALIGNMENT - 1024
-    if free - each * several < _DEEP * moving + slots.get(_STAY, 0):
-        several = options.buffers or FEWEST_BUFFERS
-    staging = each * several
-    free -= staging
+    each = geometry.consumers * geometry.fragments * STAGING_BYTES
+    staging = each * options.buffers * any(_staged(structure))
+    free = options.shared_limit - ALIGNMENT - staging - 1024
     free -= _RAW_STAGES * sum(b.bytes for boxes in gathered.raws.values() for b in boxes)
     while stages > 1 and stages * moving + slots.get(_STAY, 0) > free:
         stages -= 1
@@ -142,7 +136,7 @@ def place(
         stages -= 1  # the next tile's rows early are worth more than a third slot
     twice = stages * moving <= both
     made = _laid_out(gathered, geometry, staging, {_STAY: 1 + twice}, stages)
-    return replace(made, buffers=several)
+    return replace(made, buffers=options.buffers)
 
 
 def _staged(structure: Structure) -> Iterator[bool]:

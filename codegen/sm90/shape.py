@@ -8,16 +8,14 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
-from nautile.codegen.sm90.boxes import PANEL_BYTES, Geometry
+from nautile.codegen.sm90.boxes import Geometry
 from nautile.codegen.sm90.options import CONSUMER_REGISTERS, Options
 from nautile.codegen.sm90.place import stored, takes
 from nautile.codegen.sm90.streams import Nest, is_lagged, is_promoted, is_skewed
 from nautile.codegen.tile import Bounds, Write
-from nautile.dtypes import DTYPES
 
-__all__ = ["alone", "buffers", "geometry"]
+__all__ = ["alone", "geometry"]
 
-FEWEST_BUFFERS, MOST_BUFFERS = 2, 4  # of staging
 TURNS = 128 * 192  # elements of a tile that one warpgroup holds
 DIRECT = 128 * 128  # of one whose results the copy engine does not store
 
@@ -48,21 +46,6 @@ def geometry(structure: Structure, root: Nest, options: Options) -> Geometry:
 
 def _writes(structure: Structure) -> list[Write]:
     return [s for s in statements(structure.program.body) if isinstance(s, Write)]
-
-
-def buffers(structure: Structure, root: Nest, geometry: Geometry, options: Options) -> int:
-    """Staging buffers of a fragment: where warpgroups share a tile of products, one for each panel
-    of the results, so that no store is waited for before the next; else two in turn."""
-    shared = not geometry.alternate and all(is_lagged(structure, n) for n in root.nests)
-    if options.buffers is not None or not shared:
-        return options.buffers or FEWEST_BUFFERS
-    sizes = [
-        DTYPES[s.buffer.dtype].bytes * structure.width(column)
-        for s in _writes(structure)
-        if (column := structure.columns.get(s.source.name)) is not None
-    ]
-    panels = -(-max(sizes, default=0) // PANEL_BYTES)
-    return max(FEWEST_BUFFERS, min(panels, MOST_BUFFERS))
 
 
 def _cluster(structure: Structure, root: Nest, options: Options) -> int:

@@ -245,11 +245,11 @@ def _budget(outputs: Outputs, **tile: int) -> dict[str, float]:
     return {name: float(getattr(found, name)[0]) for name in found.__slots__}
 
 
-def test_a_product_of_128_x_256_holds_three_slots_of_48_kib_beside_a_buffer_a_panel() -> None:
+def test_a_product_of_128_x_256_holds_four_slots_of_48_kib() -> None:
     found = _budget(product(4096, 4096, 4096), m=128, n=256, k=64)
     assert found["slot"] == (128 + 256) * 64 * 2
-    assert found["stages"] == 3
-    assert found["shared"] == 2048 + 2 * 4 * 8192 + 3 * found["slot"]
+    assert found["stages"] == 4
+    assert found["shared"] <= HOPPER.shared_bytes
     assert found["registers"] == 128
     assert found["fits"]
 

@@ -77,8 +77,7 @@ def test_registers_are_those_of_the_emitter() -> None:
         least = 0 if own is None else hopper.FORMING
         assert most - least <= (own[1] if own else 255) - options.SPARE_REGISTERS
     assert hopper.LAUNCHED == options.LAUNCHED
-    assert hopper.STAGING == options.STAGING_BYTES
-    assert hopper.BUFFERS == (shape.FEWEST_BUFFERS, shape.MOST_BUFFERS)
+    assert options.STAGING_BYTES * options.Options().buffers == hopper.STAGING
     assert hopper.TURNS[0] * hopper.TURNS[1] == shape.TURNS
     assert hopper.TURNS[0] * hopper.DIRECT == shape.DIRECT
     assert hopper.LONGEST_SUM == streams.LONGEST_SUM
