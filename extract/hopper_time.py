@@ -57,6 +57,7 @@ ISSUE = 0.7  # instructions a cycle of a scheduler that forms operands
 STEP = 0.03e-6  # seconds of a chain's step: its barriers
 PANEL_STEP = 0.142e-6  # of a product's step at least: its barriers, and how fast its copies come
 NARROW_STEP = 0.175e-6  # the same of fewer than 64 columns
+ACROSS = 0.6e-6  # seconds of storing results across their rows (16 x 14336 on an H200)
 NARROW = 36  # of REUSE, what tiles of few rows reach: barriers and memory bound them before
 TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
 DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are twice as long
@@ -149,6 +150,7 @@ class _Pricing:
         }
         most = np.maximum(rounds * tile + FILL, np.maximum(dram, l2))
         seconds = most + EXPOSED * np.minimum(dram, rounds * tile) + d.launch_seconds
+        seconds = seconds + ACROSS * self.own.swapped
         return np.where(self.budget.fits, seconds, np.inf), demand
 
     def _repaired(self) -> Vector:
