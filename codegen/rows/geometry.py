@@ -27,8 +27,7 @@ _FACTORS = 32  # registers a thread for what all rows share, where blocks walk o
 _LARGEST = 24  # the same where 1024 threads share them
 _CLUSTERS = (2, 4, 8)  # blocks of a cluster: what every Hopper card launches
 # Most threads of a block of a cluster, registers a thread for its part of the row, blocks that a
-# multiprocessor is to hold (measured on an H200: 87% of a copy's bandwidth for a softmax of 64k
-# columns of bf16; parts half as large reach 81%, twice the threads 78%).
+# multiprocessor is to hold (on an H200, parts half as large or twice the threads are slower).
 _PARTS = ((256, 32, 3), (512, 32, 1), (1024, 24, 1))
 _STAGED = ((256, 32, 6), (512, 32, 3), (1024, 48, 1))  # the same of parts in shared memory
 _ALONE = 16384  # registers of a row, from which what is read once is not kept
@@ -265,9 +264,6 @@ def _dealt(
         options.staged and row.folds and resident,
         options.early,
     )
-
-
-# ---- clusters ------------------------------------------------------------------------------------
 
 
 def _clustered(name: str, row: _Row, options: RowOptions) -> Geometry:
