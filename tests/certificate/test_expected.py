@@ -86,3 +86,15 @@ def test_a_wrong_program_does_not_pass(
     wrong = mutated(change)
     assert wrong != ROUTER
     assert not all(verdicts(wrong, order, asked))
+
+
+def test_outputs_that_ask_for_too_many_weights_are_left_out() -> None:
+    """Few products, but every one with a weight of its own: 2**30 of them would have to be drawn,
+    which takes minutes."""
+    program = program_of("""
+def experts(x: f32[C], G: f32[E,F,C], D: f32[E,F], *, C=4096, E=8, F=32768) -> f32[2]:
+    y[i: 2] = i + sum[e](sum[f](D[e,f] * exp(sum[c](x[c] * G[e,f,c]))))
+    return y
+""")
+    asked = expected(program, fused(program))
+    assert [case["outputs"] for case in asked["cases"]] == [[], []]

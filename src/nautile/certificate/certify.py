@@ -15,6 +15,7 @@ from nautile.certificate.subject import Subject, Target, subject_of
 from nautile.codegen.tile import TileProgram
 from nautile.extract.kernel import Kernel, Plan
 from nautile.judge import to_json
+from nautile.oracle.work import READ
 from nautile.terms import Output, Program, buffers
 
 __all__ = ["certify", "expected"]
@@ -107,10 +108,10 @@ def expected(program: Program, plan: Plan, *, seed: int = 0, samples: int = 512)
     and for each output a grid of positions (one list an axis), over it in row-major order the
     float64 `reference` and the `naive` values, those that are furthest off of several evaluations,
     and the extra `floor` that the judge is given. Outputs that would take minutes to look at (2**34
-    products, or 2**26 other elements) are left out."""
+    products, 2**26 other elements, or 2**27 elements of inputs) are left out."""
     subject = subject_of(program, plan, seed, cuts=False)
     targets = [t for t in subject.targets if _is_output(program, t)]
-    work = {t: look_up_work(subject, t, _GPU_CASES[0], samples) for t in targets}
+    work = {t: look_up_work(subject, t, _GPU_CASES[0], samples, read=READ) for t in targets}
     looked_at = [t for t, needed in work.items() if needed <= _IMPOSSIBLE]
     costly = any(work[t] > _COSTLY for t in looked_at)
     wanted = _GPU_CASES[:1] if costly else _GPU_CASES
