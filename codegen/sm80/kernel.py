@@ -37,6 +37,7 @@ from nautile.codegen.schedule.text import show_memory, show_operation
 from nautile.codegen.sm80 import copies, depth, elements
 from nautile.codegen.sm80.context import STORED, Context, safe
 from nautile.codegen.sm80.multiply import multiply
+from nautile.codegen.sm80.order import L2_BYTES, band, block_count, limits
 from nautile.codegen.sm80.store import store
 from nautile.codegen.source import CudaKernel
 from nautile.terms import Axis, Buffer, Load, Term, walk
@@ -44,7 +45,6 @@ from nautile.terms import Axis, Buffer, Load, Term, walk
 __all__ = ["BODY", "print_kernel"]
 
 BODY = "// kernel"
-L2_BYTES = 8 << 20
 # What the text tells before it does it.
 _TOLD = (Clear, FoldDepth, FoldRow, Form, Multiply, Pack, Pointwise, Rescale, Settle, Store)
 
@@ -153,9 +153,9 @@ def _grid(ctx: Context) -> None:
     ctx.emit("const int linear = blockIdx.x;")
     if column:
         ctx.emit(f"const int z = linear / {nr * nc};", f"const int inner = linear % {nr * nc};")
-        _band(ctx, "inner", g.group, nr, nc, "tile_row", "tile_column")
+        band(ctx, "inner", g.group, nr, nc, ("tile_row", "tile_column"), "in_band")
     else:
-        _band(ctx, "linear", _heads(program), nz, nr, "z", "tile_row")
+        band(ctx, "linear", _heads(program), nz, nr, ("z", "tile_row"), "in_band")
     row = f"({nr - 1} - tile_row)" if program.heavy_first else "tile_row"
     if g.row in counts:
         ctx.emit(f"const int {_name(ctx, g.row)} = {row} * {tiles[g.row]};")
@@ -177,18 +177,6 @@ def _name(ctx: Context, axis: Axis, prefix: str = "o") -> str:
     return name
 
 
-def _band(ctx: Context, of: str, group: int, wide: int, deep: int, x: str, y: str) -> None:
-    """Index `of` as (x, y): x varies fastest inside bands of `group`."""
-    group = min(group, wide)
-    ctx.emit(f"const int band = {of} / {group * deep}, in_band = {of} % {group * deep};")
-    if wide % group:
-        left = f"{wide} - band * {group}"
-        ctx.emit(f"const int high = {left} < {group} ? {left} : {group};")
-    else:
-        ctx.emit(f"const int high = {group};")
-    ctx.emit(f"const int {x} = band * {group} + in_band % high, {y} = in_band / high;")
-
-
 def _main_column(program: MemoryProgram) -> Axis | None:
     """The grid axis that is the columns of some accumulator."""
     grid = dict(program.grid)
@@ -202,7 +190,7 @@ def _main_column(program: MemoryProgram) -> Axis | None:
 def _heads(program: MemoryProgram) -> int:
     """How many outer indices to walk together, so that what they stream fits the cache."""
     streams = [op for op in _all(program) if isinstance(op, Stream)]
-    blocks = max((_block_count(s) for s in streams), default=1)
+    blocks = max((block_count(s.axes, s.tiles) for s in streams), default=1)
     ring = max((r.slot_bytes for r in program.rings if r.stages > 1), default=1)
     return max(1, L2_BYTES // (blocks * ring))
 
@@ -314,9 +302,9 @@ def _origins(ctx: Context, op: Stream, block: str, prefix: str) -> None:
 def _stream(ctx: Context, op: Stream) -> None:
     counter = _Counter(op, ctx.counter["stream"])
     ctx.counter["stream"] += 1
-    blocks = _block_count(op)
+    blocks = block_count(op.axes, op.tiles)
     ctx.emit(f"{{  // blocks of {', '.join(map(safe, map(str, op.axes)))}")
-    _limits(ctx, op, counter, blocks)
+    limits(ctx, op.bounds, counter.first, counter.stop, blocks)
     ring = next((o.ring for o in op.body if isinstance(o, (Fetch, Place))), None)
     if ring is not None:
         copies.sources(ctx, ring)
@@ -348,23 +336,3 @@ def _stream(ctx: Context, op: Stream) -> None:
     ctx.slots = kept
     for axis in op.axes:
         ctx.origins.pop(axis, None)
-
-
-def _block_count(op: Stream) -> int:
-    return prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
-
-
-def _limits(ctx: Context, op: Stream, counter: _Counter, blocks: int) -> None:
-    """First and last block, inside the extent, at least one of them."""
-    first, stop = counter.first, counter.stop
-    if op.bounds.first is None:
-        ctx.emit(f"const int {first} = 0;")
-    else:
-        ctx.emit(f"int {first} = {ctx.integer(op.bounds.first)};")
-        ctx.emit(f"{first} = {first} < 0 ? 0 : {first} > {blocks - 1} ? {blocks - 1} : {first};")
-    if op.bounds.stop is None:
-        ctx.emit(f"const int {stop} = {blocks};")
-    else:
-        ctx.emit(f"int {stop} = {ctx.integer(op.bounds.stop)};")
-        least = f"{stop} > {first} ? {stop} : {first} + 1"
-        ctx.emit(f"{stop} = {stop} > {blocks} ? {blocks} : {least};")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from nautile.codegen.kernel_text import identifier
+from nautile.codegen.sm80.order import L2_BYTES, band, block_count
 from nautile.codegen.sm90.context import Context
 from nautile.codegen.sm90.memory import (
     Issue,
@@ -21,9 +22,7 @@ from nautile.codegen.sm90.memory import (
 )
 from nautile.terms import Axis
 
-__all__ = ["block_count", "handed_on", "named", "number_of", "origins"]
-
-L2_BYTES = 8 << 20
+__all__ = ["handed_on", "named", "number_of", "origins"]
 
 
 def origins(ctx: Context) -> None:
@@ -37,9 +36,10 @@ def origins(ctx: Context) -> None:
     nz = prod(counts[a] for a in others)
     if column:
         ctx.emit(f"const int z = number / {nr * nc};", f"const int inner = number % {nr * nc};")
-        _band(ctx, "inner", max(1, g.group // g.cluster), nr, nc, "tile_row", "tile_column")
+        group = max(1, g.group // g.cluster)
+        band(ctx, "inner", group, nr, nc, ("tile_row", "tile_column"), "within")
     else:
-        _band(ctx, "number", _heads(program), nz, nr, "z", "tile_row")
+        band(ctx, "number", _heads(program), nz, nr, ("z", "tile_row"), "within")
     row = f"({nr - 1} - tile_row)" if program.heavy_first else "tile_row"
     row = row if g.cluster == 1 else f"({row} * {g.cluster} + rank)"
     if g.row in counts:
@@ -64,18 +64,6 @@ def named(ctx: Context, axis: Axis) -> str:
     return ctx.origins[axis]
 
 
-def _band(ctx: Context, of: str, group: int, wide: int, deep: int, x: str, y: str) -> None:
-    """Index `of` as (x, y): x varies fastest inside bands of `group`."""
-    group = min(group, wide)
-    ctx.emit(f"const int band = {of} / {group * deep}, within = {of} % {group * deep};")
-    if wide % group:
-        left = f"{wide} - band * {group}"
-        ctx.emit(f"const int high = {left} < {group} ? {left} : {group};")
-    else:
-        ctx.emit(f"const int high = {group};")
-    ctx.emit(f"const int {x} = band * {group} + within % high, {y} = within / high;")
-
-
 def _main_column(program: RoleProgram, counts: dict[Axis, int]) -> Axis | None:
     """The grid axis of several tiles that is the columns of some accumulator."""
     issues = (o for o in operations(program.consumer) if isinstance(o, Issue))
@@ -90,13 +78,9 @@ def _main_column(program: RoleProgram, counts: dict[Axis, int]) -> Axis | None:
 def _heads(program: RoleProgram) -> int:
     """How many outer indices to walk together, so that what they stream fits the cache."""
     streams = [op for op in operations(program.producer) if isinstance(op, Stream)]
-    blocks = max((block_count(s) for s in streams), default=1)
+    blocks = max((block_count(s.axes, s.tiles) for s in streams), default=1)
     moving = sum(r.slot_bytes for r in program.rings if not r.stays) or 1
     return max(1, L2_BYTES // (blocks * moving))
-
-
-def block_count(op: Stream) -> int:
-    return prod(-(-a.extent // t) for a, t in zip(op.axes, op.tiles, strict=True))
 
 
 def handed_on(ctx: Context, carrier: Ring | None) -> str:

@@ -9,68 +9,47 @@ from nautile.codegen import closing
 from nautile.codegen.headers import inline
 from nautile.codegen.kernel_text import identifier, pruned
 from nautile.codegen.memory import (
-    Clear,
     Close,
-    FoldRow,
-    Keep,
-    Pack,
-    Pointwise,
-    Rescale,
-    Settle,
-    Store,
 )
-from nautile.codegen.sm80.context import STORED
+from nautile.codegen.sm80.order import block_count, limits
 from nautile.codegen.sm90 import elements, pointwise
-from nautile.codegen.sm90.ahead import ahead
 from nautile.codegen.sm90.boxes import FORMERS
+from nautile.codegen.sm90.compute import compute
 from nautile.codegen.sm90.context import Context, context_of
 from nautile.codegen.sm90.convert import convert
 from nautile.codegen.sm90.cursors import advance, arrive, fill, release, skip, turn
 from nautile.codegen.sm90.expectation import expected
-from nautile.codegen.sm90.grid import block_count, handed_on, named, number_of, origins
+from nautile.codegen.sm90.grid import handed_on, named, number_of, origins
 from nautile.codegen.sm90.memory import (
     Advance,
-    Ahead,
     Arrive,
-    Begin,
     CommitGroup,
     Convert,
     Fence,
     Fill,
-    Form,
-    Issue,
-    Mask,
-    MaskTail,
     Midway,
     Next,
     Operation,
     PairArrive,
     PairStart,
     PairSync,
-    Pin,
-    Promote,
     Release,
     RoleProgram,
     Skip,
     StoreTile,
     Stream,
     Tiles,
-    Unpack,
     WaitEmpty,
     WaitFull,
-    WaitGroup,
     operations,
 )
-from nautile.codegen.sm90.options import ALIGNMENT
 from nautile.codegen.sm90.parameters import maps, pointers
-from nautile.codegen.sm90.products import issue, keeps, wait
-from nautile.codegen.sm90.store import LEADER, store, store_tile
+from nautile.codegen.sm90.prelude import TOGETHER, prelude
+from nautile.codegen.sm90.store import LEADER
 from nautile.codegen.sm90.text import show_memory
-from nautile.codegen.sm90.unpack import form, unpack
 from nautile.codegen.sm90.wgmma import wrappers
 from nautile.codegen.source import CudaKernel
 from nautile.codegen.tidy import tidied
-from nautile.terms import Buffer
 
 __all__ = ["BODY", "print_kernel"]
 
@@ -78,7 +57,6 @@ BODY = "// kernel"
 _CLOSING = 15  # the named barrier at which warpgroups that share a tile close its group
 ARCHITECTURE = "sm_90a"
 _HEADERS = ("scalar.cuh", "copy.cuh", "mma.cuh", "sm90.cuh", "closing.cuh")
-_TOGETHER = ("nt_cluster_arrive();", "nt_cluster_wait();")
 
 
 def print_kernel(program: RoleProgram, close: Close | None = None) -> CudaKernel:
@@ -92,7 +70,7 @@ def print_kernel(program: RoleProgram, close: Close | None = None) -> CudaKernel
     ctx = context_of(program, buffers, named_maps)
     ctx.depth = 0
     name = f"k_{identifier(program.name)}"
-    head = tidied(_section(ctx, lambda: _prelude(ctx, name, reads, writes, counters)))
+    head = tidied(_section(ctx, lambda: prelude(ctx, name, reads, writes, counters)))
     producer = _section(ctx, lambda: _producer(ctx))
     former = _section(ctx, lambda: _former(ctx))
     end = () if close is None else (close, own)
@@ -124,47 +102,6 @@ def _section(ctx: Context, write: Callable[[], None]) -> list[str]:
 
 def _all(program: RoleProgram) -> list[Operation]:
     return [*operations(program.producer), *operations(program.consumer)]
-
-
-def _prelude(
-    ctx: Context, name: str, reads: list[Buffer], writes: list[Buffer], counters: int
-) -> None:
-    program = ctx.roles
-    args = [f"const __grid_constant__ nt_map {m}" for m in ctx.maps.values()]
-    args += [f"const {STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in reads]
-    args += [f"{STORED[b.dtype]}* __restrict__ {ctx.buffer(b)}" for b in writes]
-    args += ["int* __restrict__ counter"] * bool(counters)
-    cluster = program.geometry.cluster
-    dims = f" __cluster_dims__({cluster}, 1, 1)" * (cluster > 1)
-    ctx.emit(
-        f'extern "C" __global__ void{dims} __launch_bounds__({program.geometry.threads}, 1)',
-        f"{name}({', '.join(args)}) {{",
-        "extern __shared__ unsigned char memory[];",
-        f"const nt_u32 shared = (nt_shared(memory) + {ALIGNMENT - 1}) & ~{ALIGNMENT - 1}u;",
-    )
-    for ring in program.rings:
-        held = ", ".join(b.name for b in ring.boxes)
-        ctx.emit(
-            f"const nt_u32 in_{ring.name} = shared + {ring.offset};  // {ring.stages} x"
-            f" {ring.slot_bytes} bytes: {held}",
-            f"const nt_u32 full_{ring.name} = shared + {ring.barriers};",
-            f"const nt_u32 empty_{ring.name} = shared + {ring.barriers + 8 * ring.stages};",
-        )
-    ctx.emit("const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;")
-    ctx.emit("const int warpgroup = nt_uniform(threadIdx.x >> 7);")
-    if cluster > 1:
-        ctx.emit(f"const int rank = blockIdx.x % {cluster};")
-    ctx.emit("if (threadIdx.x == 0) {")
-    ctx.emit(*[f"nt_map_prefetch(&{m});" for m in ctx.maps.values()])
-    for ring in program.rings:
-        several = ring.stages > 1
-        ctx.emit(f"for (int i = 0; i < {ring.stages}; i++) {{") if several else None
-        at = " + 8 * i" * several
-        ctx.emit(f"nt_barrier_init(full_{ring.name}{at}, {1 + ring.formers});")
-        ctx.emit(f"nt_barrier_init(empty_{ring.name}{at}, {ring.arrivals * ring.blocks});")
-        ctx.emit("}") if several else None
-    ctx.emit("nt_barrier_init_done();", "}")
-    ctx.emit(*(_TOGETHER if program.geometry.cluster > 1 else ("__syncthreads();",)))
 
 
 # -- roles ------------------------------------------------------------------------------------
@@ -206,7 +143,7 @@ def _consumer(ctx: Context, close: Close | None = None, counters: int = 0) -> No
         ctx.emit(f"if ({LEADER}) nt_bulk_wait<0>();")
     ctx.emit("}")
     if program.geometry.cluster > 1:
-        ctx.emit("// no block ends while another reaches into it", "__syncwarp();", *_TOGETHER)
+        ctx.emit("// no block ends while another reaches into it", "__syncwarp();", *TOGETHER)
 
 
 def _meeting(program: RoleProgram) -> closing.Barrier:
@@ -270,49 +207,7 @@ def _operation(ctx: Context, op: Operation) -> None:
             _body(ctx, op.between)
             pointwise.other_half(ctx, op)
         case _:
-            _values(ctx, op)
-
-
-def _values(ctx: Context, op: Operation) -> None:
-    match op:
-        case Begin(target):
-            ctx.emit(f"int {keeps(ctx, target)} = 0;")
-        case Issue():
-            issue(ctx, op)
-        case WaitGroup():
-            wait(ctx, op)
-        case Ahead():
-            ahead(ctx, op)
-        case Promote():
-            elements.promote(ctx, op)
-        case Unpack():
-            unpack(ctx, op)
-        case Form():
-            form(ctx, op)
-        case Pin():
-            elements.pin(ctx, op)
-        case Mask():
-            elements.mask(ctx, op)
-        case MaskTail():
-            elements.mask_tail(ctx, op)
-        case Pointwise():
-            pointwise.pointwise(ctx, op)
-        case FoldRow():
-            elements.fold(ctx, op)
-        case Settle():
-            elements.settle(ctx, op)
-        case Rescale():
-            elements.rescale(ctx, op)
-        case Pack():
-            elements.pack(ctx, op)
-        case Keep():
-            elements.keep(ctx, op)
-        case Clear():
-            elements.clear(ctx, op)
-        case StoreTile():
-            store_tile(ctx, op)
-        case Store():
-            store(ctx, op)
+            compute(ctx, op)
 
 
 # -- tiles ------------------------------------------------------------------------------------
@@ -398,10 +293,10 @@ def _begin(ctx: Context, tiles: Tiles, op: Next, name: str) -> None:
 def _stream(ctx: Context, op: Stream) -> None:
     name = identifier(op.axes[-1].name)
     block, first, stop = f"block_{name}", f"first_{name}", f"stop_{name}"
-    blocks = block_count(op)
+    blocks = block_count(op.axes, op.tiles)
     axes = ", ".join(map(str, op.axes))
     ctx.emit(f"{{  // blocks of {identifier(axes) if not axes.isascii() else axes}")
-    _limits(ctx, op, first, stop, blocks)
+    limits(ctx, op.bounds, first, stop, blocks)
     if op.first:
         start = f"{stop} - 1" if op.descending else first
         ctx.emit("{", f"const int {block} = {start};")
@@ -439,18 +334,3 @@ def _block(
         ctx.emit(f"const bool whole = {' && '.join(tests)};")
     _body(ctx, body)
     ctx.block, ctx.first, ctx.whole = around
-
-
-def _limits(ctx: Context, op: Stream, first: str, stop: str, blocks: int) -> None:
-    """First and last block, inside the extent, at least one of them."""
-    if op.bounds.first is None:
-        ctx.emit(f"const int {first} = 0;")
-    else:
-        ctx.emit(f"int {first} = {ctx.integer(op.bounds.first)};")
-        ctx.emit(f"{first} = {first} < 0 ? 0 : {first} > {blocks - 1} ? {blocks - 1} : {first};")
-    if op.bounds.stop is None:
-        ctx.emit(f"const int {stop} = {blocks};")
-    else:
-        ctx.emit(f"int {stop} = {ctx.integer(op.bounds.stop)};")
-        least = f"{stop} > {first} ? {stop} : {first} + 1"
-        ctx.emit(f"{stop} = {stop} > {blocks} ? {blocks} : {least};")
