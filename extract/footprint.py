@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from nautile.terms import Apply, Axis, Const, Index, Load, Term
 
-__all__ = ["Affine", "Vector", "affine", "elements", "product"]
+__all__ = ["Affine", "Flags", "Vector", "affine", "elements", "product"]
 
 Vector = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

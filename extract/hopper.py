@@ -5,20 +5,14 @@ or 128 (two fragments). Operands are tiles of tensors as they lie in memory, bro
 engine; the row side of a contraction may also be computed from what another one made, in registers
 (a chain). Then:
 
-- tiles: rows 64 (one warpgroup), 128 (two), 192 (three) or 256 (two of 128); columns multiples of
-  16, at most 256; a step of a depth that is streamed is 128 bytes of operand; a depth inside a
-  stream is whole, and at most 256. Of products whose tiles have 128 rows and at most 128 columns
-  together, two warpgroups take tiles in turn: each holds all 128 rows;
 - a product of few rows has them as columns: what was its columns' axis is divided among
   warpgroups, and the result is stored across its rows (`swapped`);
-- registers of a thread for f32 accumulators and packed operands: `REGISTERS`;
-- shared memory: what stays, two slots or more of what is streamed, and 16 KiB a fragment through
-  which results of 16 bits are stored;
 - operands: bf16 and f16 as they lie; tf32 and fp8 with the depth contiguous. One of a tile's two
   axes is contiguous, coordinates move with both position by position, rows are multiples of 16
   bytes.
 
-What is said here of terms, `nautile.codegen.sm90` says of tile programs.
+`hopper_tiles` tells what tiles there are. What is said here of terms, `nautile.codegen.sm90` says
+of tile programs.
 """
 
 from __future__ import annotations
@@ -26,15 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-import numpy.typing as npt
-
-from nautile.dtypes import DTYPES
 from nautile.extract.body import Body, monoid_of
 from nautile.extract.contractions import Contraction, reduces
-from nautile.extract.copied import ELEMENTS, WIDTHS, lies
-from nautile.extract.device import Device
-from nautile.extract.footprint import Vector, product
+from nautile.extract.copied import WIDTHS, lies
 from nautile.extract.formed import (
     NOTHING,
     Formed,
@@ -49,26 +37,13 @@ from nautile.extract.norms import norm
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds, is_chain, row_choices
 from nautile.terms import Axis, Load, Online, Reduce, Term
 
-__all__ = ["Budget", "Warpgroups", "budget", "swapped", "warpgroup_tilings", "warpgroups"]
+__all__ = ["Warpgroups", "across", "swapped", "warpgroups", "whole"]
 
-ROWS = {64: 1, 128: 2, 192: 3, 256: 2}  # rows of a block: its consumer warpgroups
-COLUMNS = (32, 64, 96, 128, 160, 192, 224, 256)
-STREAM = (64, 96, 128, 160, 192, 224, 256)
 WIDEST = 256  # columns of one product, and positions of a depth that stays
 PANEL = 128  # bytes of a swizzled row, and of a step of a depth
 UNIT = 16  # what tiles are multiples of
-# registers of a thread for accumulators and packed operands, by consumer warpgroups
-REGISTERS = {1: 227, 2: 204, 3: 132}
-FORMING = 8  # of those, where warps beside the producer form operands
-LAUNCHED = 128  # registers that a thread of four warpgroups is launched with: no product writes all
-TURNS = (128, 192)  # rows, and columns at most, of tiles that two warpgroups take in turn
-DIRECT = 128  # columns at most of these where results are not stored by the copy engine
-STAGING = 16_384  # bytes for each fragment through which results are stored
-SYSTEM = 2_048  # bytes of barriers, and of the base's alignment
 EIGHTS = ("f8e4m3", "f8e5m2")
 LONGEST_SUM = 512  # 8-bit products that the tensor cores sum alone
-BY_ENGINE = ("bf16", "f16", "f32")  # types of results that the copy engine stores
-STAGES = (16, 2)  # slots of a ring at most: of a product, of a chain
 FEWEST = (8, 33)  # rows of a product, and of a chain, from which on the path is worth its fragments
 FRAGMENT = 64  # rows of a warpgroup's product: other tiles have their rows as columns
 
@@ -92,22 +67,6 @@ class Warpgroups:
     def chain(self) -> bool:
         """Whether one contraction takes another's result, or something folds its columns."""
         return self.stream is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a block of each tiling takes: consumer warpgroups, whether they take tiles in turn,
-    registers of a thread for accumulators and packed operands, slots of the rings, bytes of a slot
-    and of shared memory, whether results are stored by the copy engine, and whether all fits."""
-
-    consumers: Vector
-    in_turn: npt.NDArray[np.bool_]
-    registers: Vector
-    stages: Vector
-    slot: Vector
-    shared: Vector
-    staged: npt.NDArray[np.bool_]
-    fits: npt.NDArray[np.bool_]
 
 
 def warpgroups(body: Body) -> Warpgroups | None:
@@ -147,7 +106,7 @@ def _taken(body: Body, tensor: list[Contraction], row: Axis) -> Warpgroups | Non
         return None
     if not _columns_folded(body) or not all(row in o.axes for o in body.outputs):
         return None
-    columns = {c.root: _wide(body, _across(c, row)) for c in tensor}
+    columns = {c.root: _wide(body, across(c, row)) for c in tensor}
     walks = _chain(body, tensor) if is_chain(body) else _product(tensor)
     if walks is None:
         return None
@@ -220,7 +179,7 @@ def _rows(body: Body, tensor: list[Contraction]) -> list[Axis]:
     return sorted((a for a in sides if a in choices), key=lambda a: a in last)
 
 
-def _across(c: Contraction, row: Axis) -> frozenset[Axis]:
+def across(c: Contraction, row: Axis) -> frozenset[Axis]:
     """The axes of the side that has not the rows."""
     return c.columns if row in c.rows else c.rows
 
@@ -255,7 +214,7 @@ def _product(tensor: list[Contraction]) -> Walks | None:
     if not held:
         return None
     inner = max(held, key=lambda a: (_contiguous(tensor, a), a.extent, a))
-    return None, {a: _whole(a) if a == inner else 1 for a in axes}
+    return None, {a: whole(a) if a == inner else 1 for a in axes}
 
 
 def _contiguous(tensor: list[Contraction], axis: Axis) -> int:
@@ -271,7 +230,7 @@ def _beside(tensor: list[Contraction]) -> Walks | None:
     short = [a for a in depths if a != longest]
     if any(len(c.axes) > 1 for c in tensor) or any(a.extent > WIDEST for a in short):
         return None
-    return None, {longest: PANEL // depths[longest]} | {a: _whole(a) for a in short}
+    return None, {longest: PANEL // depths[longest]} | {a: whole(a) for a in short}
 
 
 def _chain(body: Body, tensor: list[Contraction]) -> Walks | None:
@@ -326,163 +285,6 @@ def _forms(c: Contraction, parts: tuple[Term, ...], own: Warpgroups, deep: set[A
     return not own.chain or (stays and settles(parts, own.row, deep, operand))
 
 
-# ---- tiles -------------------------------------------------------------------------------------
-
-
-def warpgroup_tilings(body: Body, own: Warpgroups) -> dict[Axis, Vector]:
-    """Every combination of tiles of the path whose accumulators fit the registers."""
-    options = {axis: _options(body, own, axis) for axis in body.axes}
-    index = np.indices([len(o) for o in options.values()]).reshape(len(options), -1)
-    tiles: dict[Axis, Vector] = {
-        axis: np.array(sizes, dtype=float)[index[k]]
-        for k, (axis, sizes) in enumerate(options.items())
-    }
-    consumers = _consumers(own, tiles)
-    keep = _registers(body, own, tiles, consumers) <= _most(own, consumers)
-    return {axis: size[keep] for axis, size in tiles.items()}
-
-
-def _options(body: Body, own: Warpgroups, axis: Axis) -> list[int]:
-    if axis == own.row:
-        return [r for r in ROWS if r < axis.extent + min(ROWS)]
-    if axis == own.stream:
-        return _sizes(axis, STREAM)
-    if axis in own.steps:
-        return [min(own.steps[axis], _whole(axis))]
-    if axis in body.reduced:
-        return [_whole(axis)]
-    if axis not in own.columns.values():
-        return [1]
-    if own.chain and axis.extent <= WIDEST:
-        return [_whole(axis)]
-    sizes = _sizes(axis, COLUMNS)
-    return [s for s in sizes if s % FRAGMENT] if own.swapped else sizes
-
-
-def _sizes(axis: Axis, sizes: tuple[int, ...]) -> list[int]:
-    found = [s for s in sizes if s < axis.extent]
-    return found + ([_whole(axis)] if axis.extent <= sizes[-1] else [])
-
-
-def _whole(axis: Axis) -> int:
+def whole(axis: Axis) -> int:
+    """The tile that holds all of an axis."""
     return -(-axis.extent // UNIT) * UNIT
-
-
-# ---- what a block takes ------------------------------------------------------------------------
-
-
-def budget(body: Body, own: Warpgroups, device: Device, tiles: Mapping[Axis, Vector]) -> Budget:
-    """Registers and shared memory of each tiling."""
-    consumers, rows = _consumers(own, tiles), tiles[own.row]
-    registers = _registers(body, own, tiles, consumers)
-    staged = _staged(body, own, tiles)
-    in_turn = (rows == TURNS[0]) & _in_turn(body, own, tiles, staged)
-    registers = np.where(in_turn, consumers * registers, registers)
-    fragments = np.where(in_turn, consumers, 1) * rows / 64
-    slot, stay = _bytes(body, own, tiles)
-    staging = STAGING * fragments * staged
-    room = device.shared_bytes - SYSTEM - stay - staging
-    stages = np.clip(np.floor(room / np.maximum(slot, 1)), 0, STAGES[own.chain])
-    fits = (registers <= _most(own, consumers)) & (stages >= 2)
-    shared = SYSTEM + stay + staging + stages * slot
-    shared = shared + np.where(shared + stay <= device.shared_bytes, stay, 0)  # the next tile's
-    return Budget(consumers, in_turn, registers, stages, slot, shared, staged, fits)
-
-
-def _consumers(own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
-    rows = tiles[own.row]
-    return np.select([rows == r for r in ROWS], list(ROWS.values()), 2).astype(float)
-
-
-def _sums(own: Warpgroups) -> int:
-    """Sums of 8-bit products are kept beside those of one step."""
-    return 2 if not own.chain and any(o in EIGHTS for o in own.operands.values()) else 1
-
-
-def _most(own: Warpgroups, consumers: Vector) -> Vector:
-    most = np.select([consumers == n for n in REGISTERS], list(REGISTERS.values())).astype(float)
-    most = np.where((consumers > 1) & bool(own.formed.right), most - FORMING, most)
-    whole = np.minimum(most, (LAUNCHED - 1) * _sums(own))
-    return most if own.chain else np.where(consumers == 3, whole, most)
-
-
-def _registers(
-    body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector], consumers: Vector
-) -> Vector:
-    """Of a thread where warpgroups share a tile."""
-    one = np.ones(len(consumers))
-    packed = 0 * one
-    for c in body.contractions.values():
-        if any(reduces(t) for parts, _ in c.sides for t in parts):
-            width = WIDTHS[own.operands.get(c.root, c.operand)]
-            packed = packed + product(c.axes, tiles, one) * width / 2
-    fragments = tiles[own.row] / (64 * consumers)
-    # in a chain they are gone when the stream begins
-    depth = max(own.steps.values(), default=0) if own.formed != NOTHING else 0
-    elements = depth * (len(own.formed.held) / 2 + own.formed.operand / 4)
-    total: Vector = fragments * (_sums(own) * _width(body, own, tiles) / 2 + packed / 4 + elements)
-    return total
-
-
-def _width(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> Vector:
-    """Columns of all accumulators together."""
-    one = np.ones(len(tiles[own.row]))
-    total = 0 * one
-    for c in body.contractions.values():
-        if c.root not in body.free:
-            columns = product(_across(c, own.row), tiles, one)
-            total = total + np.ceil(columns / UNIT) * UNIT
-    return total
-
-
-def _in_turn(
-    body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector], staged: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
-    """Tiles few columns wide of products that are walked in the same steps, and sums of their
-    own."""
-    walked = any(axis.extent > step for axis, step in own.steps.items()) and own.formed == NOTHING
-    depths = {c.axes for c in body.contractions.values() if c.root not in body.free}
-    narrow: npt.NDArray[np.bool_] = _width(body, own, tiles) <= np.where(staged, TURNS[1], DIRECT)
-    return narrow & (walked and len(depths) == 1 and _sums(own) == 1)
-
-
-def _staged(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> npt.NDArray[np.bool_]:
-    """Whether all results go through shared memory, and from there by the copy engine: they are of
-    types that it stores, in rows of whole panels."""
-    found = tiles[own.row] > 0
-    for o in body.outputs:
-        column, width = o.axes[-1], DTYPES[o.buffer.dtype].bytes
-        known = o.buffer.dtype in BY_ENGINE and column in own.columns.values()
-        if not known or o.buffer.shape[-1] * width % 16:
-            return ~found
-        panels = tiles[column] * width % PANEL == 0
-        found = found & (panels | (tiles[column] >= column.extent))
-    return found
-
-
-def _bytes(body: Body, own: Warpgroups, tiles: Mapping[Axis, Vector]) -> tuple[Vector, Vector]:
-    """Shared memory of one slot of all that is streamed, and of what stays for a tile."""
-    one = np.ones(len(tiles[own.row]))
-    slot, stay = 0 * one, 0 * one
-    walked = {own.stream, *own.steps}
-    operands = {
-        t: own.operands.get(c.root, c.operand)
-        for c in body.contractions.values()
-        for parts, _ in c.sides
-        for t in parts
-        if isinstance(t, Load) and len(parts) == 1
-    } | {t: t.buffer.dtype for t in own.formed.held | own.formed.right}
-    for load, operand in operands.items():
-        width = ELEMENTS.get(operand, 2)
-        inner = product(load.coordinates[-1].free, tiles, one)
-        outer = product(load.free, tiles, one) / inner
-        held = np.ceil(inner * width / PANEL) * PANEL * outer
-        if load in own.formed.right:
-            raw = DTYPES[load.buffer.dtype].bytes
-            stay = stay + 2 * np.ceil(inner * raw / PANEL) * PANEL * outer
-            slot = slot + np.ceil(inner * 2 / PANEL) * PANEL * outer
-        elif load.free & walked:
-            slot = slot + held
-        else:
-            stay = stay + held
-    return slot, stay

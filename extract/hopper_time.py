@@ -20,7 +20,6 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
 from nautile.extract.arithmetic import operations, padding, products
@@ -28,9 +27,10 @@ from nautile.extract.body import Body
 from nautile.extract.contractions import Contraction
 from nautile.extract.counting import Counting
 from nautile.extract.device import Device
-from nautile.extract.footprint import Vector, product
+from nautile.extract.footprint import Flags, Vector, product
 from nautile.extract.formed import NOTHING
-from nautile.extract.hopper import EIGHTS, LONGEST_SUM, WIDEST, Warpgroups, budget
+from nautile.extract.hopper import EIGHTS, LONGEST_SUM, WIDEST, Warpgroups
+from nautile.extract.hopper_tiles import budget
 from nautile.extract.masks import conjuncts
 from nautile.extract.priced import Priced
 from nautile.extract.shapes import depth_folds
@@ -77,7 +77,8 @@ ENGINES = 40  # multiprocessors whose copy engines saturate the memory
 EXPOSED = 0.05  # share of the shorter of memory's and the main loop's time that shows
 HEAVIEST = 2.0  # times the average tile that masks leave, at most
 
-# where results have few digits: (FMA-pipe, special-function) instructions of one operation
+# where results have few digits: (FMA-pipe, special-function) instructions of one operation; tanh so
+# where only its absolute accuracy counts, as it does for the scores of a chain
 _FAST = {"tanh": (0, 1), "sigmoid": (2, 1), "div": (1, 1), "exp": (0, 1), "exp2": (0, 1)}
 _FAST |= {"log": (1, 1), "log2": (0, 1)}
 
@@ -102,7 +103,7 @@ class _Pricing:
     def run(self) -> Priced:
         n, d, b = self.counting, self.device, self.budget
         narrow = all(DTYPES[o.buffer.dtype].digits <= 11 for o in self.body.outputs)
-        cost = _fast if narrow else operation_cost
+        cost = (_fast if self.own.chain else _stored) if narrow else operation_cost
         vector, special = operations(n, self._formed_elsewhere(), cost)
         vector = vector + self._repaired() + self._fetched()
         flops, tensor = self.one * 0, self.one * 0
@@ -239,7 +240,7 @@ class _Pricing:
         found: Vector = (longer + share * shorter) * many + bare + TILE + ragged + STEP * steps
         return found
 
-    def _double(self) -> npt.NDArray[np.bool_]:
+    def _double(self) -> Flags:
         """Whether a warpgroup has more than the 64 rows of one fragment."""
         return np.asarray(self.tiles[self.own.row] > 64 * self.budget.consumers)
 
@@ -285,6 +286,13 @@ class _Pricing:
         need = self.device.memory_bandwidth * LATENCY
         found: Vector = np.minimum(self.busy / ENGINES, np.maximum(flying, 1) / need)
         return found
+
+
+def _stored(term: Term) -> tuple[int, int]:
+    """The same where values are stored, not exponentiated: tanh needs its relative accuracy."""
+    if isinstance(term, Apply) and term.operation == "tanh":
+        return operation_cost(term)
+    return _fast(term)
 
 
 def _fast(term: Term) -> tuple[int, int]:

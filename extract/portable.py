@@ -7,7 +7,6 @@ imperfectly), plus the launch and the main loop's own steps.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
 from nautile.extract import fewrows
@@ -16,7 +15,7 @@ from nautile.extract.body import Body, below
 from nautile.extract.contractions import Contraction, element_loads, reduces
 from nautile.extract.counting import Counting
 from nautile.extract.device import PORTABLE, Device
-from nautile.extract.footprint import Vector, elements, product
+from nautile.extract.footprint import Flags, Vector, elements, product
 from nautile.extract.norms import STEP, Norm, norm
 from nautile.extract.priced import OVERLAP, RESOURCES, Priced
 from nautile.extract.rowshape import general, held_by_cluster
@@ -261,7 +260,7 @@ class _Pricing:
             seconds = np.where(few, alone.seconds(demand), seconds)
         return np.where(fits, seconds + d.launch_seconds, np.inf), demand
 
-    def _few_rows(self) -> npt.NDArray[np.bool_]:
+    def _few_rows(self) -> Flags:
         """Whether a block is a chain of so few rows that one warp has them all."""
         rows = [
             product(c.rows if parts is c.left else c.columns, self.tiles, self.one)

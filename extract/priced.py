@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.extract.body import Body
 from nautile.extract.device import Device
-from nautile.extract.footprint import Vector
+from nautile.extract.footprint import Flags, Vector
 from nautile.extract.kernel import Part, Prediction
 from nautile.terms import Axis
 
@@ -38,7 +37,7 @@ class Priced:
     shared: Vector
     registers: Vector
     blocks: Vector
-    wgmma: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    wgmma: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def best(self) -> float:
         """Seconds of the fastest tiling that fits, inf where none does."""

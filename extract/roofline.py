@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from nautile.extract.body import analyse
 from nautile.extract.device import Device
-from nautile.extract.hopper import swapped, warpgroup_tilings, warpgroups
+from nautile.extract.hopper import swapped, warpgroups
+from nautile.extract.hopper_tiles import warpgroup_tilings
 from nautile.extract.hopper_time import price_warpgroups
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.portable import GENERAL, price_portable

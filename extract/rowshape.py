@@ -21,11 +21,10 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.dtypes import DTYPES
 from nautile.extract.body import Body, below, monoid_of
-from nautile.extract.footprint import Vector, affine
+from nautile.extract.footprint import Flags, Vector, affine
 from nautile.extract.shapes import DEPTH_FOLDS, depth_folds
 from nautile.extract.tilings import RESIDENT
 from nautile.terms import Axis, Before, Const, Load, Online, Reduce, Running, Term
@@ -35,10 +34,9 @@ __all__ = ["general", "held_by_cluster", "is_rows"]
 CLUSTER_BYTES = 8 * 65536  # of a row that the blocks of a cluster keep in registers
 
 Reduction = Reduce | Online
-Mask = npt.NDArray[np.bool_]
 
 
-def general(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask:
+def general(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Flags:
     """For each tiling, whether only the general emitter takes the body."""
     if any(c.operand for c in body.contractions.values()):
         return _untaken(body, tiles, one)
@@ -52,7 +50,7 @@ def general(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask:
         not is_rows(body, frozenset(a for a, s in zip(body.reduced, p, strict=True) if s))
         for p in patterns.T
     ]
-    found: Mask = np.array(slow)[inverse.reshape(-1)]
+    found: Flags = np.array(slow)[inverse.reshape(-1)]
     return found
 
 
@@ -80,10 +78,10 @@ def _row_bytes(body: Body, load: Load) -> int:
 # ---- tensor cores ------------------------------------------------------------------------------
 
 
-def _untaken(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask:
+def _untaken(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Flags:
     """Tilings in which several positions of a batch share a block, or a fold beside the
     contractions is of a kind that fragments do not have."""
-    slow: Mask = one < 0
+    slow: Flags = one < 0
     if not _on_fragments(body):
         return ~slow
     for c in body.contractions.values():

@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.extract.body import Body, below, monoid_of
 from nautile.extract.contractions import Contraction, reduces
-from nautile.extract.footprint import Vector
+from nautile.extract.footprint import Flags, Vector
 from nautile.extract.norms import norm
 from nautile.terms import Axis, Online, Reduce, Term
 
@@ -30,10 +29,9 @@ ACCUMULATORS = 128 * 32 * 8  # a thread's 128, in eight warps
 CHAIN_REGISTERS = 232
 WARPS = 8
 DEPTH_FOLDS = ("sum", "max", "min", "prod")
-Mask = npt.NDArray[np.bool_]
 
 
-def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Mask:
+def tensor_shapes(body: Body, tiles: Mapping[Axis, Vector], one: Vector) -> Flags:
     """The tilings that can be emitted; none where the body itself cannot."""
     none = np.zeros(len(one), dtype=bool)
     tensor = list(body.contractions.values())

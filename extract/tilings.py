@@ -13,10 +13,9 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from nautile.extract.body import Body
-from nautile.extract.footprint import Vector
+from nautile.extract.footprint import Flags, Vector
 from nautile.extract.norms import norm
 from nautile.extract.shapes import tensor_shapes
 from nautile.terms import Axis, Online, Reduce
@@ -152,7 +151,7 @@ def _main(body: Body, axis: Axis) -> bool:
     return False
 
 
-def _sensible(body: Body, tiles: Mapping[Axis, Vector], count: int) -> npt.NDArray[np.bool_]:
+def _sensible(body: Body, tiles: Mapping[Axis, Vector], count: int) -> Flags:
     """Combinations whose block can be emitted, and holds no more than it should."""
     size = np.ones(count)
     for tile in tiles.values():
@@ -163,7 +162,7 @@ def _sensible(body: Body, tiles: Mapping[Axis, Vector], count: int) -> npt.NDArr
         return np.ones(count, dtype=bool)
     if body.reduced:
         size = _largest(body, tiles, count)
-    keep: npt.NDArray[np.bool_] = size <= (RESIDENT if body.reduced else 8192)
+    keep: Flags = size <= (RESIDENT if body.reduced else 8192)
     return keep if keep.any() else size == size.min()
 
 

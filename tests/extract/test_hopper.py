@@ -12,7 +12,8 @@ import pytest
 from nautile.extract.body import analyse
 from nautile.extract.chunks import best_split
 from nautile.extract.device import device, device_names
-from nautile.extract.hopper import budget, warpgroup_tilings, warpgroups
+from nautile.extract.hopper import warpgroups
+from nautile.extract.hopper_tiles import budget, warpgroup_tilings
 from nautile.extract.kernel import Kernel
 from nautile.extract.priced import Priced
 from nautile.extract.roofline import price, schedules

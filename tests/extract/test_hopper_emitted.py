@@ -10,7 +10,7 @@ from nautile.codegen.sm90 import options, shape, streams
 from nautile.codegen.sm90.emit import memory_program
 from nautile.codegen.sm90.memory import RoleProgram
 from nautile.errors import LoweringError
-from nautile.extract import hopper
+from nautile.extract import hopper, hopper_tiles
 from nautile.extract.body import analyse
 from nautile.extract.kernel import Kernel, Part, Prediction
 from nautile.extract.roofline import schedules
@@ -70,16 +70,16 @@ def test_tiles_that_are_priced_can_be_emitted(name: str) -> None:
 
 
 def test_registers_are_those_of_the_emitter() -> None:
-    for consumers, most in hopper.REGISTERS.items():
+    for consumers, most in hopper_tiles.REGISTERS.items():
         pair = options.CONSUMER_REGISTERS[consumers]
         assert most <= (pair[1] if pair else 255) - options.SPARE_REGISTERS
         own = options.FORMER_REGISTERS[consumers]
-        least = 0 if own is None else hopper.FORMING
+        least = 0 if own is None else hopper_tiles.FORMING
         assert most - least <= (own[1] if own else 255) - options.SPARE_REGISTERS
-    assert hopper.LAUNCHED == options.LAUNCHED
-    assert options.STAGING_BYTES * options.Options().buffers == hopper.STAGING
-    assert hopper.TURNS[0] * hopper.TURNS[1] == shape.TURNS
-    assert hopper.TURNS[0] * hopper.DIRECT == shape.DIRECT
+    assert hopper_tiles.LAUNCHED == options.LAUNCHED
+    assert options.STAGING_BYTES * options.Options().buffers == hopper_tiles.STAGING
+    assert hopper_tiles.TURNS[0] * hopper_tiles.TURNS[1] == shape.TURNS
+    assert hopper_tiles.TURNS[0] * hopper_tiles.DIRECT == shape.DIRECT
     assert hopper.LONGEST_SUM == streams.LONGEST_SUM
     assert HOPPER.shared_bytes == options.SHARED_LIMIT
 
