@@ -186,8 +186,10 @@ class _Builder:
         tame = not self.forward and Kind("tame", running.name) in self.rule.conditions
         known, other = (running, subject) if tame else (subject, running)
         term = self.term(known)
-        if not tame:
-            # The subject has no value where its carrier has none (or is 0, of powers).
+        if not tame and self.forward:
+            # Blocks go by the source: the subject has no value where its carrier has none (or is
+            # 0, of powers). One by one, a running form that nothing keeps tame may have no value
+            # where the subject does.
             powers = premise.relation == "power"
             if (
                 powers

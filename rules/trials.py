@@ -24,12 +24,13 @@ from nautile.terms import Axis, Const, Index, Online, Reduce, Term, apply, trans
 from .blocks import Blocks
 from .instance import Instance, patterns_of
 from .law import Call, Fold, Rescaled, Rule, Streamed, parts
-from .values import Array, draw
+from .values import OFFSETS, Array, draw
 
 __all__ = ["CLASSES", "Found", "Method", "block_sides", "judged", "methods", "sides"]
 
 CLASSES = ("exact", "real", "fast")
 _LOSS = 16.0  # how many times the left side's error the right side may make
+_TINY = 1e-6  # results below this are taken for 0, as 1 - sigmoid(30) is
 _MORE = 15  # further draws of values before a law is said to lose digits
 
 
@@ -86,7 +87,7 @@ def methods(rule: Rule, numerics: str) -> tuple[Method, ...]:
         return (EXACT,)
     if numerics == "real":
         if _is_streamed(rule):
-            return (EQUAL, FINITE, ACCURATE, BLOCKED)
+            return (EQUAL, replace(FINITE, share=3.0), ACCURATE, BLOCKED)
         # What a premise speaks of is made here, and undefined where its carrier is.
         defined = () if rule.premises else (DEFINED,)
         return (EQUAL, *defined, FINITE, ACCURATE)
@@ -190,17 +191,18 @@ def _inaccurate(
     have few digits left: what takes a difference later than its source loses them. A source that is
     exact by luck proves nothing: a suspicion is tried on more values."""
     found, errors = None, []
+    kind = tuple(OFFSETS)[int(rng.integers(len(OFFSETS)))]
     if min(instance.setting.extents.values()) < 1:
         return None
     for _ in range(1 + _MORE):
-        values = draw(instance, rng, "offset")
+        values = draw(instance, rng, kind)
         left, right = sides(instance, values, "f32")
         error = _errors(left, right, sides(instance, values, "f64")[0])
         if error is None:
             continue
         errors.append(error)
         theirs, ours, size = (_rms(np.array(e)) for e in zip(*errors, strict=True))
-        if ours <= _LOSS * theirs + 64 * 2.0**-24 * size:
+        if not _worse(theirs, ours, size):
             return None
         found = values, _found(instance, left, right, left == left)
     return None if found is None or found[1] is None else (found[0], found[1])
@@ -210,9 +212,14 @@ def _loses(instance: Instance, values: dict[str, Array]) -> Found | None:
     """One set of values by itself, where a suspicion was confirmed."""
     left, right = sides(instance, values, "f32")
     error = _errors(left, right, sides(instance, values, "f64")[0])
-    if error is None or error[1] <= _LOSS * error[0] + 64 * 2.0**-24 * error[2]:
+    if error is None or not _worse(*error):
         return None
     return _found(instance, left, right, left == left)
+
+
+def _worse(theirs: float, ours: float, size: float) -> bool:
+    """Whether an error is more than a small factor of the left side's, or of the last digit."""
+    return ours > _LOSS * theirs + 64 * 2.0**-24 * max(size, _TINY)
 
 
 def _errors(left: Array, right: Array, truth: Array) -> tuple[float, float, float] | None:

@@ -1,9 +1,10 @@
 """Values for the tensors of an instance, under the law's conditions.
 
 Kinds of values: "ordinary" (of size 1, small integers among them), "special" (NaN, infinities,
-signed zeros, subnormals, huge and tiny), "large" (up to 10^4), "offset" (near 1000, so that
-differences have few digits left), "small" (integers from -3 to 3), "wide"
-(integers up to 2^24).
+signed zeros, subnormals, huge and tiny), "large" (up to 10^4), "small" (integers from -3 to 3),
+"wide" (integers up to 2^24); and the `OFFSETS`, all values near one number, so that differences
+have few digits left: "offset" (1000), "below" (-1000), and "near" and "under" (30 and -30), whose
+exponentials float32 holds.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from .instance import Instance
 from .law import names_of
 from .setting import holds
 
-__all__ = ["SPECIAL", "Array", "draw", "meet", "violated"]
+__all__ = ["OFFSETS", "SPECIAL", "Array", "draw", "meet", "violated"]
 
 Array = npt.NDArray[Any]
 SPECIAL = (
     float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e-45, -1e-40, 1e-38, 3e38, -3e38, 1e-30,
     1e20,
 )  # fmt: skip
+OFFSETS = {"offset": 1000.0, "below": -1000.0, "near": 30.0, "under": -30.0}
+_Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 _SPECIAL = np.array(SPECIAL, np.float32)
 _TESTS: dict[str, Callable[..., Any]] = {
     ">": np.greater,
@@ -182,8 +185,8 @@ def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.asarray(rng.uniform(-1, 1, shape) * 10.0 ** rng.uniform(-2, 4))
 
 
-def _offset(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.asarray(1000.0 + rng.normal(size=shape) * 0.01)
+def _around(offset: float) -> _Draw:
+    return lambda rng, shape: np.asarray(offset + rng.normal(size=shape) * 0.01)
 
 
 def _small(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -194,11 +197,11 @@ def _wide(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.asarray(rng.integers(1, 2**24, shape), np.float32)
 
 
-_DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
+_DRAWS: dict[str, _Draw] = {
     "special": _special,
     "ordinary": _ordinary,
     "large": _large,
-    "offset": _offset,
     "small": _small,
     "wide": _wide,
+    **{kind: _around(offset) for kind, offset in OFFSETS.items()},
 }

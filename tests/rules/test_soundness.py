@@ -39,6 +39,11 @@ WRONG = {
         "r = max[j](a * c) >> max[j](a) * c, j not in c",
         "r = exp(a - b) >> exp(a) / exp(b)",
         "r = a * (b - c) >> a * b - a * c",
+        # Of size 1000, the first factors are infinite or 0, and no digit is seen to be lost.
+        "r = exp(a) * (b - c) >> exp(a) * b - exp(a) * c",
+        "r = exp(-a) * (b - c) >> exp(-a) * b - exp(-a) * c",
+        "r = max(-a, 0) * (b - c) >> max(-a, 0) * b - max(-a, 0) * c",
+        "r = a * (b + c) >> a * b + a * c, b >= 0",
         "r = (a + b) + c >> a + (b - c)",
         "r = sum[j](a * a) >> sum[j](a) * sum[j](a)",
         "r = sum[k](sum[j](a * b) * c) >> sum[j](a * sum[k](b * c)), k not in a",
