@@ -10,12 +10,13 @@ pass over that axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nautile.codegen.contraction import Contraction, contraction
+from nautile.codegen.contraction import Contraction
 from nautile.codegen.masks import with_mask_bounds
 from nautile.codegen.normalise import normalise
+from nautile.codegen.products import Reduction, moves, products
 from nautile.codegen.tile import (
     Fold,
     Loop,
@@ -51,8 +52,6 @@ from nautile.terms import (
 
 __all__ = ["lower"]
 
-TENSOR = ("bf16", "f16", "tf32", "f8e4m3", "f8e5m2")  # operand types of the tensor cores
-Reduction = Reduce | Online
 Axes = frozenset[Axis]
 
 
@@ -89,12 +88,10 @@ class _Lowering:
     plans: dict[Reduction, Contraction | None] = field(default_factory=dict)
     roots: set[Term] = field(default_factory=set)
     befores: set[Term] = field(default_factory=set)
-    folded: frozenset[Term] = frozenset()
     levels: dict[tuple[Term, Axes], int] = field(default_factory=dict)
     started: set[tuple[Axes, Axis, int]] = field(default_factory=set)
     axes: dict[Term, Axes] = field(default_factory=dict)
     count: int = 0
-    lone: bool = False
 
     @classmethod
     def of(cls, name: str, part: Part, rounding: bool) -> _Lowering:
@@ -112,9 +109,8 @@ class _Lowering:
         tiles = {a: part.tiles.get(a, a.extent) for a in used}
         self = cls(name, outputs, tiles, part.streams, grid, tuple(used), rounding)
         self._check()
-        self.befores.update(t.reduction for t in walk(*terms) if isinstance(t, Before))
-        self.folded = self._folds(terms)
-        self._plan(terms)
+        found = products(terms, streams, tiles, rounding)
+        self.plans, self.roots, self.befores = found.plans, found.roots, found.befores
         return self
 
     def _check(self) -> None:
@@ -126,60 +122,6 @@ class _Lowering:
                 raise LoweringError(
                     f"axis {axis} (extent {axis.extent}) is resident, but its tile is {tile}"
                 )
-
-    def _plan(self, terms: list[Term]) -> None:
-        """Which reductions are contractions, and which terms are tiles of their own. Where none is
-        one of the tensor cores', a chain of products with a single row may be."""
-        self._plan_all(terms)
-        if not any(p and p.operand in TENSOR for p in self.plans.values()):
-            plain = self.plans, self.roots
-            self.plans, self.roots, self.lone = {}, set(), True
-            self._plan_all(terms)
-            if not any(p and self._is_chained(p) for p in self.plans.values()):
-                (self.plans, self.roots), self.lone = plain, False
-
-    def _is_chained(self, plan: Contraction) -> bool:
-        """Whether the product multiplies what another one made."""
-        inside = (t for t in walk(plan.left, plan.right) if isinstance(t, (Reduce, Online)))
-        return any(self.plans.get(t) for t in inside)
-
-    def _plan_all(self, terms: list[Term]) -> None:
-        self.roots.update(terms)
-        pending = list(terms)
-        seen: set[Term] = set()
-        while pending:
-            for term in walk(pending.pop()):
-                if term in seen:
-                    continue
-                seen.add(term)
-                if isinstance(term, (Reduce, Online)):
-                    needed = self._operands(term)
-                    self.roots.update(needed)
-                    pending += needed
-
-    def _folds(self, terms: list[Term]) -> frozenset[Term]:
-        """The loads that reductions fold which are no contractions: what other reductions make of
-        loads they fold as well is none."""
-        found: set[Term] = set()
-        for root in walk(*terms):
-            if not isinstance(root, (Reduce, Online)):
-                continue
-            if contraction(root, frozenset(self.streams), self.tiles, self.rounding) is None:
-                inside = _above(root.body)
-                found.update(t for t in inside if isinstance(t, Load) and root.axis in t.free)
-        return frozenset(found)
-
-    def _operands(self, term: Reduction) -> list[Term]:
-        """The terms that the reduction's statement reads."""
-        streams = frozenset(self.streams)
-        plan = contraction(
-            term, streams, self.tiles, self.rounding, lone=self.lone, folded=self.folded
-        )
-        if term in self.befores or (self.lone and plan and plan.operand not in TENSOR):
-            plan = None
-        self.plans[term] = plan
-        needed = [plan.left, plan.right] if plan else [term.body]
-        return needed + [t for t in _moves(term) if t is not None]
 
     # -- loop nests -----------------------------------------------------------------------------
 
@@ -402,7 +344,7 @@ class _Lowering:
     def _statement(self, scope: _Scope, term: Reduction) -> Tile:
         """Emit the Fold or Mma of a reduction here."""
         plan = self.plans[term]
-        repair, offset = (None if t is None else self.value(scope, t) for t in _moves(term))
+        repair, offset = (None if t is None else self.value(scope, t) for t in moves(term))
         target = self._tile(term, carrier(dtype_of(term)), "m" if plan else "r")
         if plan:
             left, right = self.value(scope, plan.left), self.value(scope, plan.right)
@@ -422,24 +364,6 @@ class _Lowering:
             scope.values[Before(term)] = before
         scope.statements.append(Fold(target, monoid, term.axis, source, repair, before, offset))
         return target
-
-
-def _above(root: Term) -> Iterator[Term]:
-    """The subterms that are inside no reduction."""
-    stack, seen = [root], set[Term]()
-    while stack:
-        term = stack.pop()
-        if term not in seen and not isinstance(term, (Reduce, Online, Running, Before)):
-            seen.add(term)
-            stack += children(term)
-            yield term
-
-
-def _moves(term: Reduction) -> tuple[Term | None, Term | None]:
-    """The repair and the offset of an online sum; a repair by 1 is none."""
-    if not isinstance(term, Online):
-        return None, None
-    return None if term.repair is Const(1.0) else term.repair, term.offset
 
 
 def _accumulator(operand: str) -> str:
