@@ -54,20 +54,24 @@ def build(kernel: Kernel, options: Options) -> Built:
     better = tuple(islice(ways(kernel, options), options.candidates))
     made = replace(_portable(kernel, options), better=better)
     wanted = options.candidates - len(better) - 1
-    others = _diagonal([_slower(kernel, options), _others(made, options)]) if wanted > 0 else ()
-    return replace(made, spare=tuple(islice(others, wanted)) if wanted > 0 else ())
+    if wanted <= 0:
+        return made
+    others = _diagonal([_paying(kernel, options, False), _others(made, options)])
+    return replace(made, spare=tuple(islice(others, wanted)))
 
 
 def ways(kernel: Kernel, options: Options) -> Iterator[Implementation]:
     """Implementations for the target's own architecture that should be faster than the portable
     one, the best first; none where there is no emitter for it, or where it takes no schedule of the
     kernel."""
-    return _diagonal(_own(c, options) for c in _candidates(kernel, options) if _pays(c, kernel))
+    return _paying(kernel, options, True)
 
 
-def _slower(kernel: Kernel, options: Options) -> Iterator[Implementation]:
-    """Those that should not be faster: a measurement may know better."""
-    return _diagonal(_own(c, options) for c in _candidates(kernel, options) if not _pays(c, kernel))
+def _paying(kernel: Kernel, options: Options, faster: bool) -> Iterator[Implementation]:
+    """Those for the target's own architecture that should be faster, or those that should not: a
+    measurement may know better."""
+    found = (c for c in _candidates(kernel, options) if _pays(c, kernel) == faster)
+    return _diagonal(_own(candidate, options) for candidate in found)
 
 
 def _candidates(kernel: Kernel, options: Options) -> Iterator[Kernel]:
@@ -89,32 +93,31 @@ def _pays(candidate: Kernel, kernel: Kernel) -> bool:
 
 
 def _own(kernel: Kernel, options: Options) -> Iterator[Implementation]:
-    """One schedule in every variant of its kernels, one kernel for each part: by warpgroups, or of
-    rows that are too long for one block, shared by the blocks of clusters; none elsewhere."""
-    try:
-        tiles = _tiles(kernel, options)
-        if kernel.closing:
-            yield from _closing(kernel, tiles)
-            return
-        rows = zip(*(_emitted(program, kernel.path) for program in tiles), strict=False)
-        for number, made in enumerate(rows):
-            steps = (Step((t,), cuda) for t, cuda in zip(tiles, made, strict=True))
-            if all(_reaches(cuda, kernel) for cuda in made):
-                yield Implementation(kernel, tuple(steps), number)
-    except LoweringError:
+    """One schedule in every variant of its kernels: by warpgroups, or of rows that are too long for
+    one block, shared by the blocks of clusters; none elsewhere."""
+    with suppress(LoweringError):
+        for number, steps in enumerate(_variants(kernel, _tiles(kernel, options))):
+            if all(_reaches(step.cuda, kernel) for step in steps):
+                yield Implementation(kernel, steps, number)
+
+
+def _variants(kernel: Kernel, tiles: tuple[TileProgram, ...]) -> Iterator[tuple[Step, ...]]:
+    """One launch whose last blocks merge the states, or one launch for each part."""
+    if kernel.closing:
+        yield from ((Step(tiles, cuda),) for cuda in _closing(kernel, tiles))
         return
+    for made in zip(*(_emitted(program, kernel.path) for program in tiles), strict=False):
+        yield tuple(Step((t,), cuda) for t, cuda in zip(tiles, made, strict=True))
 
 
-def _closing(kernel: Kernel, tiles: tuple[TileProgram, ...]) -> Iterator[Implementation]:
-    """One kernel whose last blocks merge the states, by warpgroups; none elsewhere."""
+def _closing(kernel: Kernel, tiles: tuple[TileProgram, ...]) -> Iterable[CudaKernel]:
+    """Kernels whose last blocks merge the states, by warpgroups; none elsewhere."""
     from nautile.codegen.closing import closes
     from nautile.codegen.sm90.emit import emit_hopper_variants
 
-    if kernel.path == WARPGROUPS:
-        made = emit_hopper_variants(tiles[0], close=closes(kernel, tiles[1]))
-        for number, cuda in enumerate(made):
-            if _reaches(cuda, kernel):
-                yield Implementation(kernel, (Step(tiles, cuda),), number)
+    if kernel.path != WARPGROUPS:
+        return ()
+    return emit_hopper_variants(tiles[0], close=closes(kernel, tiles[1]))
 
 
 def _reaches(cuda: CudaKernel, kernel: Kernel) -> bool:
