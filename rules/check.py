@@ -41,6 +41,7 @@ _PROVED = 0.2  # of the instances that are asked for
 _LEAST = 12  # instances of each method without which a law that ran out of time has no verdict
 _EXAMPLES = 12
 _REPAIR = 20.0  # seconds
+_SHRINKING = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class _Trying:
         if numerics == "approx":
             return None
         if kind not in self.proofs:
-            both = [proof_of(d, kind) for d in _directions(self.rule)]
+            both = [proof_of(d, kind, self.until) for d in _directions(self.rule)]
             self.proofs[kind] = both[0] if all(both) else None
         return self.proofs[kind]
 
@@ -100,6 +101,10 @@ class _Trying:
                 if found is not None:
                     return rule, method, found
         return None
+
+    def small(self, rule: Rule, method: Method, found: Refutation) -> Refutation:
+        """A smaller refutation: a little time is there for it always."""
+        return shrink(rule, method, found, max(self.until, time.process_time() + _SHRINKING))
 
     def methods(self, rule: Rule, numerics: str) -> Iterator[Method]:
         first, *others = methods(rule, numerics)
@@ -163,7 +168,7 @@ def _verdict(trying: _Trying, start: float, *, strongest: bool, repair: bool) ->
     if refuted is not None:
         direction, by, found = refuted
         method = by.name
-        shown = counterexample(direction, by, shrink(direction, by, found))
+        shown = counterexample(direction, by, trying.small(direction, by, found))
     elif trying.late:
         method = f"out of time: {method}"
     established = rule.numerics if sound else "none"

@@ -28,6 +28,7 @@ axes, conditions).
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -128,7 +129,9 @@ def _limits(text: str, filename: str) -> None:
 
 def _tree(text: str, reader: Reader) -> ast.Module:
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():  # "2if a": what is no law is refused below, and says why
+            warnings.simplefilter("ignore", SyntaxWarning)
+            return ast.parse(text)
     except SyntaxError as error:
         raise SourceError(
             error.msg or "not Python syntax",

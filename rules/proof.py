@@ -9,6 +9,8 @@ where both sides are one term once its truth values are known; or by z3 over bin
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -28,8 +30,9 @@ _SELECTING = {"max", "min", "any", "all"}
 _WHOLE = _CHOICES | {"add", "sub", "mul", "floordiv", "mod", "eq", "ne", "lt", "le", "gt", "ge"}
 
 
-def proof_of(rule: Rule, kind: str) -> str | None:
-    """How the law's equation over the "reals" (or its "bits") is proved; None where it is not."""
+def proof_of(rule: Rule, kind: str, until: float = math.inf) -> str | None:
+    """How the law's equation over the "reals" (or its "bits") is proved; None where it is not, or
+    where the clock (`time.process_time`) is `until` before one is found."""
     if kind == "reals" and proved_by_normal_form(rule):
         return "normal form"
     if rule.conclusion is not None or rule.premises or not rule.is_applied:
@@ -40,9 +43,10 @@ def proof_of(rule: Rule, kind: str) -> str | None:
         if _chooses(rule) and proved_by_normal_form(rule):
             return "choices"
     cases = list(_cases(rule))
-    if len(cases) > 1 and all(_case(case, kind) for case in cases):
+    if len(cases) > 1 and all(time.process_time() < until and _case(case, kind) for case in cases):
         return "cases"
-    return "z3" if proved_by_z3(rule, kind) else None
+    in_time = time.process_time() < until
+    return "z3" if in_time and proved_by_z3(rule, kind) else None
 
 
 def _case(rule: Rule, kind: str) -> bool:

@@ -5,6 +5,7 @@ Greedy: whatever change keeps the law refuted by the same method is kept, until 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,13 +27,14 @@ Refutation = tuple[Instance, dict[str, Array], Found]
 _Try = tuple[Setting, dict[str, Array]]
 
 
-def shrink(rule: Rule, method: Method, first: Refutation) -> Refutation:
-    """The smallest refutation that single changes lead to from a first one."""
+def shrink(rule: Rule, method: Method, first: Refutation, until: float = math.inf) -> Refutation:
+    """The smallest refutation that single changes lead to from a first one, or that was found when
+    the clock (`time.process_time`) was `until`."""
     best, left = first, _STEPS
     if first[0].setting.twins:
         parted = _parted(first[0].setting, first[1])
         best = _refutes(rule, method, *parted) or first
-    until = time.process_time() + _SECONDS
+    until = min(until, time.process_time() + _SECONDS)
     again = True
     while again:
         again = False
