@@ -38,6 +38,7 @@ from nautile.lang.names import BUILTIN
 
 from .asked import condition_of
 from .bound import check_bound
+from .carriers import stream_axes
 from .conditions import Condition
 from .hints import APPROX, hint
 from .law import Name, Pattern, Relation, Rule, axes_of, names_of, relation_parts
@@ -248,6 +249,9 @@ def _relation(reader: Reader, node: ast.expr) -> Relation | None:
     if len(node.args) != 1 + form.count(",") or node.keywords:
         reader.refuse(node, "arity", f"write {node.func.id}({form})")
     subject, carrier, slope, *centre, running = map(reader.pattern, node.args)
+    if not isinstance(carrier, Name) and node.func.id != "drop" and len(stream_axes(carrier)) != 1:
+        text = "a carrier is a name or a reduction such as max[j](a)"
+        reader.refuse(node.args[1], "syntax", text)
     return Relation(node.func.id, subject, carrier, slope, running, *centre)
 
 

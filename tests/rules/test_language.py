@@ -103,6 +103,7 @@ def test_comments_above_and_behind_document_a_law() -> None:
         ("r = (lambda: a) >> a", "syntax", 10),
         ("x.y = a * 1 >> a", "syntax", 5),
         ("r = a @ b >> a", "unknown-operation", 9),
+        ("r = a * 1 >> a, shift(a, b * 2, k, c)", "syntax", 30),
         ("r = a * 1 >> a, __import__('os')", "unknown-condition", 21),
     ],
 )
