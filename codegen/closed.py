@@ -156,6 +156,8 @@ class _Result:
                 names |= _folds_in(self._term(s.source))
                 if not set(s.target.axes) <= set(self.write.source.axes):
                     raise LoweringError(f"{s.target.name} is folded inside another fold")
+                if s.axis in self.write.source.axes:  # other elements' values are other threads'
+                    raise LoweringError(f"{s.target.name} folds what the result is made along")
         return found
 
     def _groups(self) -> list[list[Fold]]:

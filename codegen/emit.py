@@ -8,7 +8,7 @@ of the blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -148,14 +148,14 @@ def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
         raise LoweringError(f"{name}: parts that share a launch need grids of one dimension")
     parameters: dict[str, str] = {}
     bodies: list[str] = []
-    calls: list[str] = []
-    first = 0
     for number, part in enumerate(made):
         head, declared = _signature(part)
         _merge(parameters, part.buffers, declared)
         bodies.append(_as_function(part, head, declared, number))
-        inner = ", ".join(_argument(d) for d in declared)
-        call = f"part{number}::body({inner}, (int)blockIdx.x - {first})"
+    calls: list[str] = []
+    first = 0
+    for number, part in enumerate(made):
+        call = f"part{number}::body({_given(part, parameters)}, (int)blockIdx.x - {first})"
         first += part.grid[0]
         guard = f"if (blockIdx.x < {first}u)" if number < len(made) - 1 else ""
         inside = f"{{ if (threadIdx.x < {part.threads}) {call}; }}"
@@ -183,7 +183,6 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
         raise LoweringError(f"{name}: parts that follow each other need plain grids")
     parameters: dict[str, str] = {}
     bodies: list[str] = []
-    calls: list[str] = []
     for number, part in enumerate(made):
         head, declared = _signature(part)
         _merge(parameters, part.buffers, declared)
@@ -193,7 +192,7 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
             meet = f'asm volatile("bar.sync 1, {part.threads};" ::: "memory")'
             body = body.replace("__syncthreads()", meet)
         bodies.append(body)
-        calls.append(f"part{number}::body({', '.join(map(_argument, declared))}, ")
+    calls = [f"part{n}::body({_given(k, parameters)}, " for n, k in enumerate(made)]
     threads = max(k.threads for k in made)
     text_of = ", ".join([*parameters.values(), "int* __restrict__ counter"])
     blocks, count = first.grid[0], then.grid[0]
@@ -253,6 +252,11 @@ def _merge(parameters: dict[str, str], buffers: Sequence[str], declared: Sequenc
     for buffer, text in zip(buffers, declared, strict=True):
         known = parameters.get(buffer)
         parameters[buffer] = text if known is None or known.startswith("const ") else known
+
+
+def _given(part: CudaKernel, parameters: Mapping[str, str]) -> str:
+    """The arguments of a part: its emitter may call a buffer otherwise than the kernel's head."""
+    return ", ".join(_argument(parameters[b]) for b in part.buffers)
 
 
 def _argument(declared: str) -> str:

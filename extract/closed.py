@@ -67,8 +67,11 @@ def _warps(part: Part) -> int:
 
 
 def _merges(results: Part) -> bool:
-    inside = (t for t in walk(*(o.term for o in results.outputs)) if isinstance(t, Reduce))
-    return all(t.monoid in MERGED for t in inside)
+    """Whether the results are made of plain merged states; a reduction of merged values would ask
+    for those of other elements."""
+    inside = [t for t in walk(*(o.term for o in results.outputs)) if isinstance(t, Reduce)]
+    nested = any(isinstance(t, REDUCED) and r.axis in t.free for r in inside for t in walk(r.body))
+    return not nested and all(t.monoid in MERGED for t in inside)
 
 
 def _multiplies(states: Outputs) -> bool:

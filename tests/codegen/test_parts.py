@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import host
 import pytest
-from sample_kernels import layernorm, logsumexp, matmul
+from sample_kernels import layernorm, logsumexp, matmul, softmax
 from sample_values import check, inputs
 
 from nautile.codegen.emit import emit
@@ -17,8 +19,8 @@ from nautile.extract.kernel import Kernel
 from nautile.terms import Buffer, Load, Output, Term, transform
 
 
-def _renamed(kernel: Kernel, prefix: str) -> Kernel:
-    """The kernel over buffers of other names."""
+def _renamed(kernel: Kernel, prefix: str, known: Mapping[str, str] | None = None) -> Kernel:
+    """The kernel over buffers of other names: those given, or with a prefix."""
 
     def step(term: Term) -> Term:
         if isinstance(term, Load):
@@ -26,7 +28,7 @@ def _renamed(kernel: Kernel, prefix: str) -> Kernel:
         return term
 
     def _buffer(b: Buffer) -> Buffer:
-        return Buffer(prefix + b.name, b.shape, b.dtype)
+        return Buffer((known or {}).get(b.name, prefix + b.name), b.shape, b.dtype)
 
     part = kernel.parts[0]
     outputs = tuple(
@@ -60,3 +62,17 @@ def test_parts_share_a_launch(tmp_path: Path) -> None:
     found = dict(arrays)
     host.run(host.build([cuda], tmp_path), 0, cuda, kernel, found)
     check(kernel, arrays, found)
+
+
+def test_emitters_of_a_launch_may_call_a_shared_buffer_otherwise() -> None:
+    """The product's emitter and that of rows have names of their own for what both read."""
+    product, rows = matmul(n=64, m=64, k=64), _renamed(softmax(n=64, c=64), "", {"x": "a"})
+    kernel = Kernel("both", (*product.parts, *rows.parts), product.prediction)
+    cuda = emit(kernel, [lower(kernel, part) for part in kernel.parts])
+    assert "nt_mma" in cuda.text
+    head = re.search(r'extern "C" __global__ [^{]*\{', cuda.text)
+    assert head is not None
+    calls = re.findall(r"part\d::body\((.*), \(int\)blockIdx", cuda.text)
+    assert len(calls) == 2
+    for name in ", ".join(calls).split(", "):
+        assert re.search(rf"\b{name}\b", head[0]), f"{name} is not declared"

@@ -147,3 +147,14 @@ def test_fewer_groups_take_longer() -> None:
     assert few is not None
     assert many is not None
     assert few > many
+
+
+def test_reductions_of_merged_values_are_left_to_a_second_launch() -> None:
+    """A softmax over the columns of a split product asks for merged values of other columns."""
+    state, result = plain()
+    tiles = {M: 24, CHUNK: 1, N: 40, K: 64}
+    first = Part((state,), tiles)
+    total = Reduce("sum", N, apply("exp", result.term))
+    share = replace(result, term=apply("div", apply("exp", result.term), total))
+    assert closing_seconds(first, Part((share,), {M: 1, N: 8, CHUNK: 4})) is None
+    assert closing_seconds(first, Part((result,), {M: 1, N: 8, CHUNK: 4})) is not None
