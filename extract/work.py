@@ -2,7 +2,8 @@
 
 `vector` counts FMA-pipe instructions (a fused multiply-add does two flops, an addition one),
 `special` those of the special-function unit. Figures follow CUDA's `--use_fast_math`-free code for
-float32: division is a reciprocal and a Newton step, erf a polynomial with one exponential.
+float32: division is a reciprocal and a Newton step, erf a polynomial with one exponential, tanh a
+quotient with an exponential, or a series near 0, of which both are computed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ VECTOR: Mapping[str, int] = {
     "log": 2,
     "sqrt": 2,
     "rsqrt": 1,
-    "tanh": 4,
+    "tanh": 9,
     "sigmoid": 3,
     "erf": 12,
     "sin": 6,

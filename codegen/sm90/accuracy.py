@@ -5,8 +5,9 @@ bits after its exponential, tanh may be 2 sigmoid(2 x) - 1, which has absolute e
 and is less exact, relatively, near 0. A value qualifies where all that reads it are exponentials of
 linear terms with factors below `LARGEST`, comparisons, extremes that qualify, and values that do.
 
-`1 + tanh(x)` is 2 sigmoid(2 x) whatever its readers need: it takes half the operations, and where
-tanh is near -1 keeps digits that the sum would lose.
+This chooses how a function is computed; the program's formulas stay as the e-graph left them (that
+1 + tanh(x) is 2 sigmoid(2 x) is a law of rules/elementwise.nau). `_times` folds constant factors
+into the argument of the function alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nautile.codegen.tile import Fold, Map, Ref, Statement
 from nautile.codegen.types import dtype_of
 from nautile.terms import Apply, Cast, Const, Term, apply, children, transform
 
-__all__ = ["absolute", "bounded", "logistic", "share"]
+__all__ = ["absolute", "bounded", "share"]
 
 LARGEST = 1000.0  # times 3e-7 is below what a rounding to 16 bits shows
 HARMLESS = 3e-4  # of an exponential's argument
@@ -116,36 +117,6 @@ def bounded(term: Term) -> Term:
         return t
 
     return transform(term, step)
-
-
-def logistic(term: Term) -> Term:
-    """1 + tanh(x) as 2 sigmoid(2 x), factors folded."""
-
-    def step(t: Term) -> Term:
-        x = _one_and_tanh(t)
-        if x is not None:
-            return Apply("mul", (Apply("sigmoid", (_times(x, 2.0),)), Const(2.0)))
-        match t:  # 0.5 z (2 y) is z y
-            case Apply("mul", (Apply("mul", _) as a, Apply("mul", (b, Const(c))))):
-                return apply("mul", _times(a, float(c)), b) if _scaled(a) else t
-        return t
-
-    return transform(term, step)
-
-
-def _scaled(x: Term) -> bool:
-    """Whether a product has a constant factor."""
-    return isinstance(x, Apply) and any(isinstance(a, Const) for a in x.arguments)
-
-
-def _one_and_tanh(t: Term) -> Term | None:
-    """x of 1 + tanh(x)."""
-    match t:
-        case Apply("add", (Const(1), Apply("tanh", (x,)))) if dtype_of(t) == "f32":
-            return x
-        case Apply("add", (Apply("tanh", (x,)), Const(1))) if dtype_of(t) == "f32":
-            return x
-    return None
 
 
 def _times(x: Term, factor: float) -> Term:

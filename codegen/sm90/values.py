@@ -18,7 +18,7 @@ from nautile.codegen.schedule.structure import (
     UnsupportedError,
     statements,
 )
-from nautile.codegen.sm90.accuracy import absolute, logistic
+from nautile.codegen.sm90.accuracy import absolute
 from nautile.codegen.sm90.memory import (
     Accumulator,
     Box,
@@ -377,8 +377,6 @@ class Values:
 
     def _value(self, s: Map, value: Term) -> Term:
         value = reciprocals(self.structure.inline(value), self.structure.columns[s.target.name])
-        if not self.precise or s.target.name in self.narrow:
-            value = logistic(value)
         narrow = carrier(s.target.dtype) != s.target.dtype
         return Cast(s.target.dtype, value) if narrow else value
 

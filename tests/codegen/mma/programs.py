@@ -20,8 +20,8 @@ def add(a: Term, b: Term | float | int) -> Term:
 
 def gelu(x: Term) -> Term:
     cube = mul(mul(x, x), x)
-    inner = mul(add(x, mul(cube, 0.044715)), 0.7978845608028654)
-    return mul(mul(x, 0.5), add(apply("tanh", inner), 1.0))
+    inner = mul(add(x, mul(cube, 0.044715)), 1.5957691216057308)
+    return mul(x, apply("sigmoid", inner))
 
 
 def gemm(
