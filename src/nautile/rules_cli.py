@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["rules_app"]
 
 rules_app = typer.Typer(no_args_is_help=True, help="Look at the rewrite rules.")
+_REASONS = {
+    "float32 bits": "the bits differ",
+    "float64 undefined": "the left side has no value and the right one does",
+    "float32 finite": "the left side is finite and the right one is not",
+    "float32 error": "the right side loses digits that the left one keeps",
+    "blocks": "the sides differ where the stream is taken block by block",
+    "float64, within the bound": "off by more than the law states",
+}
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a rule, one a line.")]
 
 
@@ -73,7 +81,10 @@ def rules_check(
     from nautile.rules.check import check
 
     verdicts: list[Verdict] = []
-    for rule in _wanted(what or []):
+    wanted = list(_wanted(what or []))
+    if not as_json:
+        print(f"{'verdict':10} {'rule':28} {'class':7} {'instances':>9} {'time':>7}  how")
+    for rule in wanted:
         verdict = check(rule, trials=trials, seed=seed, seconds=seconds)
         verdicts.append(verdict)
         print(json.dumps(verdict.as_dict()) if as_json else "\n".join(_lines(rule, verdict)))
@@ -114,13 +125,13 @@ def _named(what: str) -> tuple[Rule, ...]:
 def _lines(rule: Rule, verdict: Verdict) -> Iterator[str]:
     """A verdict for people."""
     mark = {"sound": "ok", "unsound": "UNSOUND", "unknown": "NO VERDICT"}[verdict.verdict]
-    stated = verdict.stated
-    if verdict.established not in (stated, "none"):
-        stated += f" (holds as {verdict.established})"
     yield (
-        f"{mark:10} {rule.pack}:{rule.name:22} {stated:6} {verdict.tried:5} tried, "
-        f"{verdict.seconds:.1f} s  {verdict.method}"
+        f"{mark:10} {f'{rule.pack}:{rule.name}':28} {verdict.stated:7} {verdict.tried:9} "
+        f"{verdict.seconds:5.1f} s  {_how(verdict)}"
     )
+    if verdict.established not in (verdict.stated, "none"):
+        better = ", too" if verdict.verdict == "sound" else ""
+        yield f"           it holds as {verdict.established}{better}"
     if verdict.verdict != "sound":
         yield f"           {rule.text}"
     if verdict.counterexample is not None:
@@ -131,6 +142,16 @@ def _lines(rule: Rule, verdict: Verdict) -> Iterator[str]:
         yield f"           deprecated: use {rule.deprecated}"
     if not rule.is_applied:
         yield "           stated only: an e-graph has no place for the axis that it makes"
+
+
+def _how(verdict: Verdict) -> str:
+    """What a sound law passed, why an unsound one is none, why another has no verdict."""
+    if verdict.verdict == "sound":
+        proof, *tried = verdict.method.split(", ", 1) if verdict.proved else ["", verdict.method]
+        return "; ".join([*filter(None, [proof]), *(f"passed {t}" for t in tried)])
+    if verdict.verdict == "unsound":
+        return f"{verdict.method}: {_REASONS.get(verdict.method, 'the sides differ')}"
+    return verdict.method
 
 
 def _counterexample(shown: dict[str, Any]) -> Iterator[str]:

@@ -137,7 +137,13 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (bad["verdict"], good["verdict"], good["proved"]) == ("unsound", "sound", True)
     assert main(["rules", "check", f"{path}:good"]) == 0
     text = capsys.readouterr().out
+    assert text.splitlines()[0].split() == ["verdict", "rule", "class", "instances", "time", "how"]
+    assert "proof: " in text
     assert "1 rules: 1 sound, 0 unsound, 0 without a verdict; 1 proved (100%)" in text
+    assert main(["rules", "check", f"{path}:bad"]) == 3
+    text = capsys.readouterr().out
+    assert "float32 bits: the bits differ" in text
+    assert "it holds as real" in text
     path.write_text("with exact:\n    bad = a +\n")
     assert main(["rules", "check", str(path)]) == 2
     assert main(["rules", "check", "nothing"]) == 2

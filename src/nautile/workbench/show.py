@@ -15,6 +15,8 @@ from .why import Answer, Attempt, Place
 
 __all__ = ["profile_text", "redundant_text", "why_text"]
 
+_FEW = 8  # rules of which each has a line
+
 
 def profile_text(found: Profile, top: int | None = None) -> str:
     """Rules by the e-nodes that they added, then programs, what never fired, what explodes."""
@@ -133,9 +135,11 @@ def _count(n: int, noun: str, many: str = "s") -> str:
 
 
 def redundant_text(found: Sequence[Derivation], loops: Sequence[Loop]) -> str:
-    """The rules that others make up for, then those that go in circles."""
+    """What others make up for (of a few rules, what is needed too), then what goes in circles."""
     lines = []
     for d in found:
+        if d.verdict == "needed" and len(found) <= _FEW:
+            lines.append(f"{d.rule:24} needed    no other rules make its right side")
         if d.verdict in ("derived", "subsumed"):
             asks = f"   (which asks {', '.join(d.asks)})" if d.asks else ""
             lines.append(f"{d.rule:24} {d.verdict:9} by {', '.join(d.by)}{asks}")
