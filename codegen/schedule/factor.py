@@ -3,6 +3,11 @@
 Where `x = c * y` with c > 0, also behind a mask by -inf, max(x) = c * max(y): the fold runs over y,
 and every use of x or of the maximum gets the factor. An exponential of their difference then needs
 one multiply-add, exp2(y * k - max * k), in place of a product, a difference and a product.
+
+This places constants, as hoisting does: which values, sums and maxima a kernel computes is the
+e-graph's choice and stays (`max_scale` of rules/identities.nau is the law; on its own it saves
+nothing that extraction prices, as the multiply-add is a matter of instructions). Factors of sums
+and of products of matrices are not touched.
 """
 
 from __future__ import annotations

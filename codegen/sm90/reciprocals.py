@@ -5,6 +5,9 @@ nine products, where the divisors are known to be at least `LEAST` and so large 
 neither vanishes nor overflows. sigmoid(x) is 1 / (1 + exp(-x)). A divisor beyond 2^31 is taken as
 2^31, so a quotient has a relative error of some 3e-7 and an absolute one of 5e-10 times its
 dividend: for values that need an absolute accuracy alone (accuracy.py).
+
+That is how quotients are evaluated, as the compiler's own division is by a reciprocal; what is
+divided by what is left as the e-graph chose it.
 """
 
 from __future__ import annotations
