@@ -19,6 +19,7 @@ from nautile.codegen.schedule.structure import (
     statements,
 )
 from nautile.codegen.sm90.accuracy import absolute
+from nautile.codegen.sm90.joined import deep, joined
 from nautile.codegen.sm90.memory import (
     Accumulator,
     Box,
@@ -35,7 +36,6 @@ from nautile.codegen.sm90.memory import (
 from nautile.codegen.sm90.place import columns, stored
 from nautile.codegen.sm90.rings import Placement
 from nautile.codegen.sm90.streams import Batch, Nest, contractions, walk_items
-from nautile.codegen.sm90.wgmma import DEPTH
 from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Tile, Write
 from nautile.codegen.types import carrier
 from nautile.terms import Apply, Cast, Const, Term, walk
@@ -43,7 +43,6 @@ from nautile.terms import Apply, Cast, Const, Term, walk
 __all__ = ["IDENTITY", "Values"]
 
 IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
-WIDEST = 256
 
 
 @dataclass(slots=True)
@@ -194,7 +193,7 @@ class Values:
     ) -> tuple[list[Operation], tuple[str, ...]]:
         """The products of a batch, and the accumulators that they change."""
         ops: list[Operation] = []
-        for group in self._joined(batch, placement, home or batch):
+        for group in joined(self.structure, batch, placement, home or batch):
             first = group[0]
             boxes = [placement.box(home or batch, c, c.right) for c in group]
             target = self._accumulate(group)
@@ -205,7 +204,7 @@ class Values:
             else:
                 left = self.packed[first.left.name, first.operand]
             columns = sum(self.structure.width(c.column) for c in group)
-            depth = self._depth(first)
+            depth = deep(self.structure, first)
             ops.append(
                 Issue(
                     Accumulator(target, self.sizes[target], ()), tuple(boxes), columns, left, ring,
@@ -227,13 +226,6 @@ class Values:
             promotes.append(Promote(self._array(target), self.fragment(part)))
         return made, promotes
 
-    def _depth(self, c: Contraction) -> int:
-        """Positions of the contracted axis, in whole instructions."""
-        step, width = DEPTH[c.operand], self.structure.width(c.axis)
-        if width % step and self.structure.program.tiles[c.axis] < c.axis.extent:
-            raise UnsupportedError(f"{width} positions of {c.axis} in steps of {step}")
-        return -(-width // step) * step
-
     def _accumulate(self, group: list[Contraction]) -> str:
         """The array of joined contractions, side by side."""
         name, at = group[0].statement.target.name, 0
@@ -243,31 +235,6 @@ class Values:
             at += made.columns // 2
         self.sizes[name] = at
         return name
-
-    def _joined(self, batch: Batch, placement: Placement, home: Batch) -> list[list[Contraction]]:
-        """Contractions of one left operand whose right boxes lie one after the other."""
-        groups: list[list[Contraction]] = []
-        for c in batch.contractions:
-            if groups and self._joins(groups[-1], c, placement, home):
-                groups[-1].append(c)
-            else:
-                groups.append([c])
-        return groups
-
-    def _joins(
-        self, group: list[Contraction], c: Contraction, placement: Placement, home: Batch
-    ) -> bool:
-        last = group[-1]
-        (a, ring), (b, other) = (placement.box(home, x, x.right) for x in (last, c))
-        columns = sum(self.structure.width(x.column) for x in (*group, c))
-        along = a.inner == last.axis
-        if (last.left, last.axis, last.operand) != (c.left, c.axis, c.operand) or ring != other:
-            return False
-        if columns > WIDEST or b.offset != a.offset + a.bytes or along != (b.inner == c.axis):
-            return False
-        if along:
-            return a.panels == 1 == b.panels and a.rows == self.structure.width(last.column)
-        return a.columns % a.panel == 0 and a.panel_bytes == b.panel_bytes
 
     def packs(self, batch: Batch) -> tuple[list[Operation], tuple[str, ...]]:
         """The computed left operands of a batch, and the names of their arrays."""
