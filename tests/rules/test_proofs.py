@@ -26,6 +26,10 @@ IDENTITIES = json.loads(CORPUS.read_text())["identities"]
 REAL_EQUATIONS = {
     "r = exp(a - b) >> exp(a) / exp(b)",
     "r = a * (b - c) >> a * b - a * c",
+    "r = exp(a) * (b - c) >> exp(a) * b - exp(a) * c",
+    "r = exp(-a) * (b - c) >> exp(-a) * b - exp(-a) * c",
+    "r = max(-a, 0) * (b - c) >> max(-a, 0) * b - max(-a, 0) * c",
+    "r = a * (b + c) >> a * b + a * c, b >= 0",
     "r = mean[j]((a - mean[j](a)) * (a - mean[j](a))) >> mean[j](a * a) - mean[j](a) * mean[j](a)",
 }
 
