@@ -247,12 +247,18 @@ class _Builder:
             return apply("add", apply("sub", subject, first), second)
         return apply("sub", apply("sub", subject, first), second)
 
-    def _carrier(self, pattern: Pattern, positive: bool = False) -> tuple[Term, Term]:
-        """A carrier's final and running value."""
+    def _is_carrier(self, name: str) -> bool:
+        """Whether a name is a carrier by a condition, or one drawn for a name that has none."""
+        return name in self.defined or name in self.drawn or name not in self.bound
+
+    def _carrier(
+        self, pattern: Pattern, positive: bool = False, moment: str = "running"
+    ) -> tuple[Term, Term]:
+        """A carrier's final value, and what it is at a moment."""
         if isinstance(pattern, Name):
             pattern = self.defined.get(pattern.name) or self._drawn(pattern.name, positive)
         pattern = lowered(pattern, self.defined)
-        return self.term(pattern), self.term(moment_of(pattern, "running"))
+        return self.term(pattern), self.term(moment_of(pattern, moment))
 
     def _drawn(self, name: str, positive: bool) -> Pattern:
         """Some carrier for a name that no condition defines."""
@@ -343,8 +349,8 @@ class _Builder:
                 return Reduce(monoid, self.extent[axis], self._term(body))
             case Stream(moment, monoid, axis, body):
                 return _at(moment, Reduce(monoid, self.extent[axis], self._term(body)))
-            case Moment(moment, Name(name)) if moment == "running":
-                return self._carrier(Name(name))[1]
+            case Moment(moment, Name(name)) if moment == "running" or self._is_carrier(name):
+                return self._carrier(Name(name), moment=moment)[1]
             case Moment(moment, of):
                 return _at(moment, self._term(of))
             case Streamed(axis, repair, offset, body):

@@ -48,7 +48,7 @@ def test_the_json_has_the_agreed_fields(source: Path, capsys: pytest.CaptureFixt
         "program", "source", "key", "target", "numerics", "status", "error", "saturation",
         "baseline", "chosen", "certificate", "timings",
     ]  # fmt: skip
-    assert sorted(row["saturation"]) == ["iterations", "rows", "seconds", "stop"]  # type: ignore[call-overload]
+    assert sorted(row["saturation"]) == ["growth", "iterations", "rows", "seconds", "stop"]  # type: ignore[call-overload]
     assert sorted(row["baseline"]) == ["bytes", "kernels", "seconds"]  # type: ignore[call-overload]
     chosen = row["chosen"]
     assert sorted(chosen) == ["bound", "bytes", "gap", "kernels", "seconds"]  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from nautile import rules
-from nautile.codegen import interpret, lower
+from nautile.codegen import interpret, lower, products
 from nautile.codegen.tile import Fold
 from nautile.rules import Rule
 from nautile.worker import Worker
@@ -82,6 +82,7 @@ def test_old_running_values_taken_for_new_ones_are_found(
 def test_a_repair_that_is_left_out_is_found(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lower, "_moves", lambda term: (None, None))
+    for module in (lower, products):
+        monkeypatch.setattr(module, "moves", lambda term: (None, None))
     found = first_failure(worker)
     assert "tile programs" in found or "certificate" in found

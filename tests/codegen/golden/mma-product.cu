@@ -16,7 +16,7 @@
 //       fetch r0 of block +2
 //       commit
 //       multiply bf16: acc += a x b over 64 of k
-//     y = (((acc + bias[n]) * 0.5) * (tanh((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * (acc + bias[n])) * 0.044715)) * 0.7978846)) + 1))
+//     y = ((acc + bias[n]) * sigmoid((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * (acc + bias[n])) * 0.044715)) * 1.595769)))
 //     wait until 0 groups are pending
 //     barrier
 //     store C <- y, staged
@@ -167,7 +167,7 @@ k_gemm(const nt_u16* __restrict__ g_0_A, const nt_u16* __restrict__ g_1_B, const
       filling0 = filling0 == 2 ? 0 : filling0 + 1;
     }
   }
-  // y = (((acc + bias[n]) * 0.5) * (tanh((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])...
+  // y = ((acc + bias[n]) * sigmoid((((acc + bias[n]) + ((((acc + bias[n]) * (acc + bias[n])) * (a...
   {
     #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -181,7 +181,7 @@ k_gemm(const nt_u16* __restrict__ g_0_A, const nt_u16* __restrict__ g_1_B, const
           #pragma unroll
           for (int q = 0; q < 2; q++) {
             const float x0 = t_acc[i][j][2 * h + q] + (nt_f32_of_bf16((nt_u16)(w0[q >> 1] >> (q & 1) * 16)));
-            t_y[i][j][2 * h + q] = ((x0 * 0.5f) * ((nt_tanh_fast(((x0 + (((x0 * x0) * x0) * 0.044715f)) * 0.7978846f))) + 1.0f));
+            t_y[i][j][2 * h + q] = (x0 * (nt_sigmoid_fast(((x0 + (((x0 * x0) * x0) * 0.044715f)) * 1.5957692f))));
           }
         }
       }
