@@ -59,7 +59,7 @@ PANEL_STEP = 0.142e-6  # of a product's step at least: its barriers, and how fas
 NARROW_STEP = 0.175e-6  # the same of fewer than 64 columns
 ACROSS = 0.6e-6  # seconds of storing results across their rows (16 x 14336 on an H200)
 NARROW = 36  # of REUSE, what tiles of few rows reach: barriers and memory bound them before
-TILE = 1.0e-6  # seconds of a chain's tile, most of which the next tile's first products hide
+TILE = 0.1e-6  # seconds of a chain's tile that the next tile's first products do not hide
 DOUBLE = 1.16  # time of a warpgroup with two fragments of rows, whose turns are twice as long
 TRIPLE = 0.88  # time of a chain of three warpgroups where pointwise work is longer than products
 # of a chain's time, added where a step has 64 columns in place of 128: products of 64 columns read

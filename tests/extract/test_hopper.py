@@ -40,8 +40,9 @@ def multiplied(m: int, n: int, k: int) -> float:
     return 2.0 * m * n * k
 
 
-# TFLOP/s of hand-written kernels and of libraries, lowest and highest of several runs. The card is
-# power-capped: absolute figures move by 8% from run to run.
+# TFLOP/s on an H200, lowest and highest of several runs: products by hand-written kernels and by
+# libraries, chains by the kernels that are generated. The card is power-capped: absolute figures
+# move by 8% from run to run.
 FIGURES: dict[str, tuple[Outputs, float, tuple[float, float]]] = {
     "4096^3": (product(4096, 4096, 4096), multiplied(4096, 4096, 4096), (796, 806)),
     "8192^3": (product(8192, 8192, 8192), multiplied(8192, 8192, 8192), (787, 802)),
@@ -52,21 +53,21 @@ FIGURES: dict[str, tuple[Outputs, float, tuple[float, float]]] = {
         2 * multiplied(4096, 14336, 4096),
         (708, 708),
     ),
-    "512": (heads(512, 128), attended(512), (483, 508)),
-    "1k": (heads(1024, 128), attended(1024), (537, 582)),
-    "4k": (heads(4096, 128), attended(4096), (653, 669)),
-    "16k": (heads(16384, 128), attended(16384), (687, 700)),
-    "causal 1k": (heads(1024, 128, causal=True), attended(1024, 0.5), (393, 432)),
-    "causal 4k": (heads(4096, 128, causal=True), attended(4096, 0.5), (551, 608)),
-    "causal 16k": (heads(16384, 128, causal=True), attended(16384, 0.5), (636, 678)),
-    "width 64, 4k": (heads(4096, 64), attended(4096), (482, 482)),
-    "width 64, 16k": (heads(16384, 64), attended(16384), (514, 514)),
-    "softcap 4k": (heads(4096, 128, score=softcap), attended(4096), (491, 524)),
-    "softcap 16k": (heads(16384, 128, score=softcap), attended(16384), (491, 543)),
+    "512": (heads(512, 128), attended(512), (568, 584)),
+    "1k": (heads(1024, 128), attended(1024), (626, 657)),
+    "4k": (heads(4096, 128), attended(4096), (682, 717)),
+    "16k": (heads(16384, 128), attended(16384), (701, 721)),
+    "causal 1k": (heads(1024, 128, causal=True), attended(1024, 0.5), (507, 518)),
+    "causal 4k": (heads(4096, 128, causal=True), attended(4096, 0.5), (644, 676)),
+    "causal 16k": (heads(16384, 128, causal=True), attended(16384, 0.5), (712, 722)),
+    "width 64, 4k": (heads(4096, 64), attended(4096), (534, 539)),
+    "width 64, 16k": (heads(16384, 64), attended(16384), (546, 577)),
+    "softcap 4k": (heads(4096, 128, score=softcap), attended(4096), (516, 518)),
+    "softcap 16k": (heads(16384, 128, score=softcap), attended(16384), (503, 537)),
     "window 16k": (
         heads(16384, 128, causal=True, window=1024),
         attended(16384, (1024 * 16384 - 1024**2 / 2) / 16384**2),
-        (427, 484),
+        (560, 570),
     ),
 }
 
@@ -114,7 +115,7 @@ def test_what_follows_a_product_hides_where_warpgroups_take_turns() -> None:
 def test_short_problems_pay_for_tiles_that_begin_and_end() -> None:
     rates = [attended(n) / seconds(heads(n, 128)) for n in (512, 1024, 4096, 16384)]
     assert rates == sorted(rates)
-    assert rates[0] < 0.8 * rates[-1]
+    assert rates[0] < 0.85 * rates[-1]
 
 
 def test_a_last_round_of_few_tiles_is_as_long_as_a_full_one() -> None:
