@@ -25,9 +25,10 @@ import numpy as np
 from rule_values import Env, Undecided, Value, World, styled
 
 from nautile.rules.carriers import carriers_of, lowered, moment_of, stream_axes
+from nautile.rules.egglog import booleans
+from nautile.rules.instance import patterns_of
 from nautile.rules.law import (
     Call,
-    Carrier,
     Differs,
     Fold,
     Free,
@@ -55,7 +56,7 @@ class _Draw:
 
     def __init__(self, rule: Rule, seed: int) -> None:
         self.rule, self.rng = rule, np.random.default_rng([7, seed])
-        self.patterns = _patterns(rule)
+        self.patterns = patterns_of(rule)
         names = dict.fromkeys(a for p in self.patterns for a in axes_of(p))
         self.axes = [*names, "outer", "along"]
         extents = {a: int(self.rng.integers(1, 4)) for a in self.axes}
@@ -257,24 +258,8 @@ class _Draw:
         return np.asarray(x, np.float32)
 
 
-def _patterns(rule: Rule) -> list[Pattern]:
-    found = [p for p in (rule.left, rule.right) if p is not None]
-    relations = [*rule.premises, *([rule.conclusion] if rule.conclusion else [])]
-    found += [p for r in relations for p in relation_parts(r)]
-    return found + [c.reduction for c in rule.conditions if isinstance(c, Carrier)]
-
-
 def _kinds(rule: Rule, patterns: list[Pattern]) -> dict[str, str]:
-    kinds: dict[str, str] = {}
-    for part in (part for p in patterns for part in parts(p)):
-        places: tuple[Pattern, ...] = ()
-        if isinstance(part, Call) and part.operation in ("and", "or", "not"):
-            places = part.arguments
-        elif isinstance(part, Call) and part.operation == "where":
-            places = part.arguments[:1]
-        elif isinstance(part, Fold) and part.monoid in ("any", "all"):
-            places = (part.body,)
-        kinds |= {p.name: "boolean" for p in places if isinstance(p, Name)}
+    kinds = {name: "boolean" for p in patterns for name in booleans(p)}
     for c in rule.conditions:
         if isinstance(c, Kind) and c.kind in ("integer", "boolean"):
             kinds[c.name] = c.kind
@@ -314,7 +299,7 @@ def _each(
 
 def _has(rule: Rule, names: tuple[str, ...]) -> bool:
     """Whether one of these functions or reducers occurs in a law."""
-    found = (p for x in _patterns(rule) for p in parts(x))
+    found = (p for x in patterns_of(rule) for p in parts(x))
     return any(
         (isinstance(p, Fold) and p.monoid in names)
         or (isinstance(p, Call) and p.operation in names)

@@ -8,7 +8,7 @@ of the blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -160,20 +160,25 @@ def _side_by_side(name: str, made: Sequence[CudaKernel]) -> CudaKernel:
         guard = f"if (blockIdx.x < {first}u)" if number < len(made) - 1 else ""
         inside = f"{{ if (threadIdx.x < {part.threads}) {call}; }}"
         calls.append(f"  {'else ' if number else ''}{guard} {inside}")
-    threads = max(k.threads for k in made)
-    signature = ", ".join(parameters.values())
-    start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
-    head = f"{start}\n    {signature}) {{"
-    types = inline(head, "scalar.cuh").removesuffix(head)
-    text = "\n".join([types, *bodies, head, *calls, "}", ""])
-    shared = max(k.shared_bytes for k in made)
-    buffers = tuple(parameters)
-    zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
-    grid = (first, 1, 1)
-    overlaps = all(k.overlaps for k in made)
-    return CudaKernel(
-        identifier(name), text, grid, threads, shared, buffers, zeroed=zeroed, overlaps=overlaps
+    whole = _whole(name, made, parameters.values(), bodies, calls)
+    return replace(
+        whole, grid=(first, 1, 1), buffers=tuple(parameters), overlaps=all(k.overlaps for k in made)
     )
+
+
+def _whole(
+    name: str, made: Sequence[CudaKernel], parameters: Iterable[str], bodies: Sequence[str],
+    lines: Sequence[str],
+) -> CudaKernel:  # fmt: skip
+    """The kernel whose lines call the bodies of others, on the grid of the first."""
+    threads = max(k.threads for k in made)
+    start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
+    used = "\n".join([f"{start}\n    {', '.join(parameters)}) {{", *lines])
+    types = inline(used, "scalar.cuh", "closing.cuh").removesuffix(used)
+    text = "\n".join([types, *bodies, used, "}", ""])
+    shared = max(k.shared_bytes for k in made)
+    zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
+    return CudaKernel(identifier(name), text, made[0].grid, threads, shared, (), zeroed=zeroed)
 
 
 def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> CudaKernel:
@@ -193,8 +198,6 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
             body = body.replace("__syncthreads()", meet)
         bodies.append(body)
     calls = [f"part{n}::body({_given(k, parameters)}, " for n, k in enumerate(made)]
-    threads = max(k.threads for k in made)
-    text_of = ", ".join([*parameters.values(), "int* __restrict__ counter"])
     blocks, count = first.grid[0], then.grid[0]
     lines = [
         f"  if (threadIdx.x < {first.threads}) {calls[0]}(int)blockIdx.x);",
@@ -213,17 +216,9 @@ def _one_after_the_other(name: str, first: CudaKernel, then: CudaKernel) -> Cuda
         "    __syncthreads();",
         "  }",
     ]
-    start = f'extern "C" __global__ void __launch_bounds__({threads}) {identifier(name)}('
-    head = f"{start}\n    {text_of}) {{"
-    used = "\n".join([head, *lines])
-    types = inline(used, "scalar.cuh", "closing.cuh").removesuffix(used)
-    text = "\n".join([types, *bodies, head, *lines, "}", ""])
-    shared = max(k.shared_bytes for k in made)
-    zeroed = tuple(dict.fromkeys(z for k in made for z in k.zeroed))
-    return CudaKernel(
-        identifier(name), text, first.grid, threads, shared, tuple(parameters), zeroed=zeroed,
-        counters=1,
-    )  # fmt: skip
+    counted = [*parameters.values(), "int* __restrict__ counter"]
+    whole = _whole(name, made, counted, bodies, lines)
+    return replace(whole, buffers=tuple(parameters), counters=1)
 
 
 def _written(declared: str, buffer: str, first: CudaKernel) -> str:

@@ -34,6 +34,7 @@ from .law import (
     Size,
     Stream,
     Streamed,
+    over,
     parts,
 )
 
@@ -87,23 +88,13 @@ def lowered(pattern: Pattern, carriers: Mapping[str, Pattern], *, unit: bool = F
         return lowered(child, carriers, unit=unit)
 
     match pattern:
-        case Call(operation, arguments):
-            return Call(operation, tuple(map(inner, arguments)))
-        case Round(dtype, argument):
-            return Round(dtype, inner(argument))
-        case Fold(monoid, axis, body):
-            return Fold(monoid, axis, inner(body))
-        case Stream(moment, monoid, axis, body):
-            return Stream(moment, monoid, axis, inner(body))
         case Moment(moment, of):
             return _lowered_moment(moment, of, carriers, unit)
         case Repair(carrier, slope):
             return _repair(carrier, inner(slope), carriers, unit and isinstance(slope, Name))
         case Rescaled(axis, carrier, slope, body):
             return inner(Streamed(axis, Repair(carrier, slope), Number(0.0), body))
-        case Streamed(axis, repair, offset, body):
-            return Streamed(axis, inner(repair), inner(offset), inner(body))
-    return pattern
+    return over(pattern, inner)
 
 
 def _lowered_moment(

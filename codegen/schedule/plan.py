@@ -39,7 +39,7 @@ from nautile.codegen.memory import (
 )
 from nautile.codegen.schedule.choices import Choices
 from nautile.codegen.schedule.place import gathered_words, loaded
-from nautile.codegen.schedule.registers import narrowed, reads, reciprocals, writes
+from nautile.codegen.schedule.registers import IDENTITY, narrowed, reads, reciprocals, writes
 from nautile.codegen.schedule.scopes import Placed, Scope, all_axes, outer, placement
 from nautile.codegen.schedule.staging import staged, staging
 from nautile.codegen.schedule.structure import (
@@ -54,7 +54,6 @@ from nautile.terms import Cast, Term, walk
 
 __all__ = ["Choices", "plan"]
 
-IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
 THREAD_REGISTERS = 200
 Besides = tuple[tuple[SharedTile, Ring], ...]
 

@@ -9,7 +9,10 @@ from nautile.codegen.tile import Fold, Map, Mma, Ref, Statement, Write
 from nautile.codegen.types import dtype_of
 from nautile.terms import Apply, Axis, Const, Load, Term, apply, transform, walk
 
-__all__ = ["gathers", "narrowed", "reads", "reciprocals", "writes"]
+__all__ = ["IDENTITY", "gathers", "narrowed", "reads", "reciprocals", "writes"]
+
+IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+"""What a fold of f32 begins with, and what takes no part in it."""
 
 
 def gathers(op: Store, warp_columns: int) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nautile.codegen.memory import Clear, Rescale, Settle
+from nautile.codegen.schedule.registers import IDENTITY
 from nautile.codegen.schedule.structure import Structure, UnsupportedError
 from nautile.codegen.sm90.memory import (
     Advance,
@@ -52,7 +53,7 @@ from nautile.codegen.sm90.streams import (
     nests,
     only_first_partial,
 )
-from nautile.codegen.sm90.values import IDENTITY, Values
+from nautile.codegen.sm90.values import Values
 from nautile.codegen.tile import Fold, Map
 
 __all__ = ["consumer"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from nautile.codegen.memory import FoldRow, Fragment, Keep, Pack, Pointwise, Store
-from nautile.codegen.schedule.registers import narrowed, reads, reciprocals, writes
+from nautile.codegen.schedule.registers import IDENTITY, narrowed, reads, reciprocals, writes
 from nautile.codegen.schedule.structure import (
     Contraction,
     Structure,
@@ -40,9 +40,7 @@ from nautile.codegen.tile import Fold, Loop, Map, Mma, Read, Ref, Statement, Til
 from nautile.codegen.types import carrier
 from nautile.terms import Apply, Cast, Const, Term, walk
 
-__all__ = ["IDENTITY", "Values"]
-
-IDENTITY = {"sum": 0.0, "prod": 1.0, "max": float("-inf"), "min": float("inf")}
+__all__ = ["Values"]
 
 
 @dataclass(slots=True)

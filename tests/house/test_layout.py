@@ -84,7 +84,7 @@ def test_imports_run_one_way() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("heavy", ["egglog", "highspy", "cupy", "cuda", "torch"])
+@pytest.mark.parametrize("heavy", ["egglog", "highspy", "cupy", "cuda", "torch", "numpy"])
 def test_heavy_packages_load_only_where_they_run(heavy: str) -> None:
     code = f"import sys, nautile.cli; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,7 +13,6 @@ import typer
 
 from nautile.cli_options import Dims, Files, Json, Numerics, Rows, Seconds, Target, sizes_of
 from nautile.errors import InputError
-from nautile.worker import Worker
 
 if TYPE_CHECKING:
     from nautile.rules.law import Rule
@@ -106,6 +105,8 @@ def _why(
     as_json: Json = False,
 ) -> None:
     """Where a rule came closest to a match in a file's programs, and which premise failed."""
+    from nautile.worker import Worker
+
     from .show import why_text
     from .why import why
 
@@ -134,6 +135,7 @@ def _redundant(
 ) -> None:
     """Rules that the others derive, rules subsumed by another, and rules that only loop."""
     from nautile.egraph import Limits
+    from nautile.worker import Worker
 
     from .redundant import BUDGET, idle, inverses, redundant
     from .show import redundant_text
