@@ -19,8 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from nautile.terms import Axis, Buffer, Output
+
+if TYPE_CHECKING:
+    from nautile.extract.pool import Choice
 
 __all__ = ["Kernel", "Part", "Plan", "Prediction"]
 
@@ -102,7 +106,8 @@ class Kernel:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Kernels in an order that can be launched, the seconds they are predicted to take, a lower
-    bound over all candidates, the relative gap, and the next-best plans' seconds and kernels."""
+    bound over all candidates, the relative gap, and the next-best plans' seconds and kernels.
+    `choice` keeps the candidates that it was chosen from."""
 
     kernels: tuple[Kernel, ...]
     intermediates: tuple[Buffer, ...]
@@ -111,3 +116,4 @@ class Plan:
     gap: float
     runners_up: tuple[tuple[float, tuple[Kernel, ...]], ...] = ()
     pruned: Mapping[str, int] = field(default_factory=dict)
+    choice: Choice | None = field(default=None, repr=False, compare=False)

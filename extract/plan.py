@@ -6,36 +6,24 @@ narrower where every reader is a tensor-core contraction that rounds it to that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nautile.errors import ExtractionError
-from nautile.extract.candidates import NOISE, Candidate, Generator
-from nautile.extract.classes import Classes
+from nautile.extract.candidates import NOISE
 from nautile.extract.device import Device
 from nautile.extract.exact import Exact, runners_up
-from nautile.extract.finish import Chosen, finish
+from nautile.extract.finish import finish
 from nautile.extract.kernel import Kernel, Plan
+from nautile.extract.pool import Choice, Pool, gathered
 from nautile.extract.regions import Region
 from nautile.extract.selection import Column, Selection
-from nautile.extract.trim import trim
 from nautile.snapshot import Snapshot
 from nautile.terms import Buffer, Program
 
 __all__ = ["choose"]
 
 RUNNERS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """All candidates as columns over (region, class) items; `classes` by region."""
-
-    classes: tuple[Classes, ...]
-    candidates: tuple[tuple[int, Candidate], ...]
-    columns: tuple[Column, ...]
-    roots: tuple[int, ...]
-    items: Mapping[tuple[int, int], int]
 
 
 def choose(
@@ -52,7 +40,7 @@ def choose(
     of the choice over all candidates; `pruned` counts what the beam left out. Raises
     ExtractionError when no candidate of some output fits the device.
     """
-    pool, counts = _pool(regions, device, numerics)
+    pool, counts = gathered(regions, device, numerics)
     best = Exact()(pool.columns, pool.roots)
     if best is None:
         raise ExtractionError(f"program {program.name}: no set of kernels yields its outputs")
@@ -62,7 +50,7 @@ def choose(
     plans = [_finished(pool, s, program, device, numerics) for s in (chosen, *different)]
     first = _leading(plans)
     rest = sorted((p for p in plans if p is not first), key=lambda p: p.seconds)
-    gap = max(0.0, 1 - best.bound / first.priced)
+    gap = max(0.0, 1 - best.bound / first.selection.cost)
     gap = gap if gap > 1e-9 else 0.0
     return Plan(
         kernels=first.kernels,
@@ -72,6 +60,7 @@ def choose(
         gap=gap,
         runners_up=tuple((p.seconds, p.kernels) for p in rest),
         pruned=counts,
+        choice=Choice(pool, best, first.selection, tuple(p.selection for p in rest)),
     )
 
 
@@ -82,15 +71,15 @@ class _Finished:
     kernels: tuple[Kernel, ...]
     intermediates: tuple[Buffer, ...]
     seconds: float
-    priced: float
+    selection: Selection
 
 
 def _finished(
-    pool: _Pool, selection: Selection, program: Program, device: Device, numerics: str
+    pool: Pool, selection: Selection, program: Program, device: Device, numerics: str
 ) -> _Finished:
-    kernels, between = finish(_chosen(pool, selection), program, device, numerics=numerics)
+    kernels, between = finish(pool.chosen(selection), program, device, numerics=numerics)
     seconds = sum(k.prediction.seconds for k in kernels)
-    return _Finished(kernels, between, seconds, selection.cost)
+    return _Finished(kernels, between, seconds, selection)
 
 
 def _leading(plans: Sequence[_Finished]) -> _Finished:
@@ -101,44 +90,7 @@ def _leading(plans: Sequence[_Finished]) -> _Finished:
     return best if best.seconds < first.seconds * (1 if fewer else 1 - NOISE) else first
 
 
-def _pool(
-    regions: Sequence[tuple[Region, Snapshot]], device: Device, numerics: str
-) -> tuple[_Pool, dict[str, int]]:
-    counts: dict[str, int] = {}
-    classes: list[Classes] = []
-    found: list[tuple[int, Candidate]] = []
-    for number, (region, whole) in enumerate(regions):
-        snapshot = trim(whole)
-        if snapshot is not whole:
-            left_out = len(whole.classes) - len(snapshot.classes)
-            counts["trimmed"] = counts.get("trimmed", 0) + left_out
-        own = Classes(snapshot, region.outputs, device, f"~{number}.", numerics)
-        generator = Generator(own)
-        candidates = generator.run()
-        if not candidates:
-            names = ", ".join(o.buffer.name for o in region.outputs)
-            raise ExtractionError(f"no kernel for {names} fits {device.name}")
-        classes.append(own)
-        found += [(number, c) for c in candidates]
-        for what, n in generator.counts.items():
-            counts[what] = counts.get(what, 0) + n
-    return _numbered(tuple(classes), tuple(found)), dict(sorted(counts.items()))
-
-
-def _numbered(classes: tuple[Classes, ...], found: tuple[tuple[int, Candidate], ...]) -> _Pool:
-    ids: dict[tuple[int, int], int] = {}
-
-    def items(number: int, group: Sequence[int]) -> frozenset[int]:
-        return frozenset(ids.setdefault((number, c), len(ids)) for c in group)
-
-    roots = [i for n, own in enumerate(classes) for c in own.roots for i in items(n, [c])]
-    columns = [
-        Column(items(n, sorted(c.makes)), items(n, sorted(c.needs)), c.seconds) for n, c in found
-    ]
-    return _Pool(classes, found, tuple(columns), tuple(roots), ids)
-
-
-def _fewest(pool: _Pool, best: Selection) -> Selection:
+def _fewest(pool: Pool, best: Selection) -> Selection:
     """Of the selections within the model's noise of the best, one with fewer kernels if any."""
     if len(best.columns) <= 1 or (len(best.columns) == 2 and not _alone(pool, best)):
         return best
@@ -153,18 +105,7 @@ def _fewest(pool: _Pool, best: Selection) -> Selection:
     return Selection(other.columns, other.maker, cost, best.bound, 1 - best.bound / cost)
 
 
-def _alone(pool: _Pool, best: Selection) -> bool:
+def _alone(pool: Pool, best: Selection) -> bool:
     """Whether one candidate yields everything within the model's noise of the best."""
     roots, most = frozenset(pool.roots), best.cost * (1 + NOISE)
     return any(roots <= c.makes and not c.needs and c.cost <= most for c in pool.columns)
-
-
-def _chosen(pool: _Pool, selection: Selection) -> list[Chosen]:
-    """The candidates, each with the classes that it is there to store: another may make them, too,
-    and the one that reads them must not be their maker."""
-    found = []
-    for k in selection.columns:
-        number, candidate = pool.candidates[k]
-        own = (c for c in candidate.makes if selection.maker.get(pool.items[number, c], k) == k)
-        found.append(Chosen(candidate, pool.classes[number], frozenset(own)))
-    return found

@@ -32,6 +32,11 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("building",),
     ("stages", "report", "cli_options", "rules_cli"),
     ("workbench",),
+    ("inspector",),
+    ("store", "task"),
+    ("executor",),
+    ("batch",),
+    ("service",),
     ("cli",),
 )
 RANK = {name: i for i, row in enumerate(STREET) for name in row}
