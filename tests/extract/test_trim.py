@@ -70,7 +70,7 @@ def test_the_choice_on_a_trimmed_graph_reads_the_least(
     exploded: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = lang.parse(PRODUCT)[0]
-    monkeypatch.setattr("nautile.extract.plan.trim", partial(trim, limit=40))
+    monkeypatch.setattr("nautile.extract.pool.trim", partial(trim, limit=40))
     plan = choose([(cut(program)[0], exploded)], program, device("h200"), numerics="fast")
     assert [k.prediction.reads_bytes for k in plan.kernels] == [6 * 4 << 20]
     assert plan.pruned["trimmed"] > 0
@@ -88,7 +88,7 @@ def test_what_is_left_speaks_of_its_own_classes_alone(
     assert all(k in left.classes for n in left.source.values() for k in n.children)
     fields = (left.source, left.free, left.dtype, left.made)
     assert all(set(field) <= set(left.classes) for field in fields)
-    monkeypatch.setattr("nautile.extract.plan.trim", partial(trim, limit=12))
+    monkeypatch.setattr("nautile.extract.pool.trim", partial(trim, limit=12))
     plan = choose([(region, whole)], program, device("h200"))
     assert plan.pruned["trimmed"] > 0
     assert [o.buffer.name for o in plan.kernels[-1].outputs] == ["y"]
