@@ -50,7 +50,7 @@ from nautile.terms import (
     walk,
 )
 
-__all__ = ["lower"]
+__all__ = ["lower", "meanings"]
 
 Axes = frozenset[Axis]
 
@@ -61,6 +61,14 @@ def lower(kernel: Kernel, part: Part, *, rounding: bool = True) -> TileProgram:
     number = kernel.parts.index(part)
     name = kernel.name if len(kernel.parts) == 1 else f"{kernel.name}_{number}"
     return with_mask_bounds(_Lowering.of(name, part, rounding).program())
+
+
+def meanings(kernel: Kernel, part: Part, *, rounding: bool = True) -> dict[str, Term]:
+    """What each tile of `lower`'s program holds, by the tile's name: a subterm of the part's terms
+    in the form that lowering reads. A tile that a loop carries is named by its reduction."""
+    lowering = _Lowering.of(kernel.name, part, rounding)
+    lowering.program()
+    return lowering.meanings
 
 
 @dataclass(slots=True)
@@ -91,6 +99,7 @@ class _Lowering:
     levels: dict[tuple[Term, Axes], int] = field(default_factory=dict)
     started: set[tuple[Axes, Axis, int]] = field(default_factory=set)
     axes: dict[Term, Axes] = field(default_factory=dict)
+    meanings: dict[str, Term] = field(default_factory=dict)
     count: int = 0
 
     @classmethod
@@ -277,7 +286,9 @@ class _Lowering:
         self.count += 1
         varying = self._varying(term)
         axes = tuple(a for a in self.order if a in varying)
-        return Tile(f"{prefix}{self.count - 1}", axes, dtype)
+        tile = Tile(f"{prefix}{self.count - 1}", axes, dtype)
+        self.meanings[tile.name] = term
+        return tile
 
     def _varying(self, root: Term) -> Axes:
         """The axes of the term's tile: a running value is one for the whole block of its axis."""
@@ -361,6 +372,7 @@ class _Lowering:
         before = None
         if term in self.befores:
             before = Tile(f"{target.name}_before", target.axes, target.dtype)
+            self.meanings[before.name] = Before(term)
             scope.values[Before(term)] = before
         scope.statements.append(Fold(target, monoid, term.axis, source, repair, before, offset))
         return target
