@@ -29,7 +29,7 @@ from nautile.extract.together import CHOICES, side_by_side
 from nautile.snapshot import Node
 from nautile.terms import Axis, Output, Term, buffers
 
-__all__ = ["Candidate", "Generator"]
+__all__ = ["Candidate", "Generator", "Unfit"]
 
 Outputs = tuple[Output, ...]
 
@@ -43,6 +43,7 @@ PAIRS = 60  # pairs of candidates that are joined in one round
 HIDDEN = 0.25  # of a kernel's time, what may hide under another's in one launch
 WHOLE = 256  # extent of an axis that a block may have whole
 OUTPUTS = 4  # classes that one joint candidate may make
+REMEMBERED = 200  # candidates left out of the choice that are kept to be told of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,19 @@ class Candidate:
         return Column(self.makes, self.needs, self.seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A body of which no tiling fits the device: what it would make and need, and its terms."""
+
+    makes: frozenset[int]
+    needs: frozenset[int]
+    groups: tuple[tuple[tuple[int, Term], ...], ...]
+
+
 class Generator:
     """Generates the candidates of one region. `counts` tells what was priced and pruned; after
-    `budget` priced bodies no further round begins."""
+    `budget` priced bodies no further round begins. Of what is left out, `dropped` has the cheapest
+    candidates, and `unfit` bodies that fit no tiles, some of each."""
 
     def __init__(self, classes: Classes, *, width: int = 8, budget: int = 3000) -> None:
         self.classes, self.numerics = classes, classes.numerics
@@ -80,6 +91,8 @@ class Generator:
         self.counts = self.beam.counts
         self.tables: dict[Outputs, tuple[tuple[Part, Prediction], ...]] = {}
         self.divisions: dict[Outputs, Divided | None] = {}
+        self.dropped: tuple[Candidate, ...] = ()
+        self.unfit: list[Unfit] = []
 
     def spent(self) -> bool:
         """Whether the budget of priced bodies is gone: then only what is begun is finished. (A
@@ -146,12 +159,14 @@ class Generator:
         """One part that makes the classes of the only group, on its best tiles. `splits` are those
         that are tried, if not all."""
         outputs = self.outputs(groups[0])
+        makes = frozenset(c for c, _ in groups[0])
         best = self.table(outputs, splits)
         if not best:
             self.beam.count("infeasible")
+            if len(self.unfit) < REMEMBERED:
+                self.unfit.append(Unfit(makes, needs, groups))
             return None
         part, prediction = best[0]
-        makes = frozenset(c for c, _ in groups[0])
         division = self.divisions[outputs]
         return Candidate(makes, needs, groups, choice, (part,), prediction, division)
 
@@ -180,7 +195,16 @@ class Generator:
         ceiling = best * (1 + NOISE)
         joint = self._join(self._pruned(candidates, ceiling), ceiling)
         singles = self._pruned(candidates, best * KEPT)
-        return self._pruned(singles + self._asked_for(singles, joint, best), best * KEPT)
+        kept = self._pruned(singles + self._asked_for(singles, joint, best), best * KEPT)
+        self._remember(kept, joint)
+        return kept
+
+    def _remember(self, kept: list[Candidate], joint: list[Candidate]) -> None:
+        """Keep the cheapest of the candidates that were priced and do not enter the choice."""
+        inside = {id(c) for c in kept}
+        priced = [*(c for c in self.pool.values() if c is not None), *joint]
+        others = [c for c in priced if id(c) not in inside]
+        self.dropped = tuple(sorted(others, key=lambda c: c.seconds)[:REMEMBERED])
 
     def _asked_for(
         self, singles: list[Candidate], joint: list[Candidate], best: float

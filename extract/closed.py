@@ -99,7 +99,8 @@ def closed(first: Kernel, then: Kernel) -> Kernel | None:
     prediction = _with(first.prediction, then.prediction, more)
     rules = tuple(dict.fromkeys((*first.rules, *then.rules)))
     parts = (first.parts[0], then.parts[0])
-    return Kernel(then.name, parts, prediction, rules, first.split, closing=True)
+    columns = tuple(dict.fromkeys((*first.columns, *then.columns)))
+    return Kernel(then.name, parts, prediction, rules, first.split, closing=True, columns=columns)
 
 
 def _with(first: Prediction, then: Prediction, more: float) -> Prediction:

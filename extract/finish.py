@@ -32,24 +32,26 @@ __all__ = ["Chosen", "finish"]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A candidate, the region's classes that its numbers refer to, and those that it stores (all
-    that it makes, where None)."""
+    """A candidate, the region's classes that its numbers refer to, those that it stores (all that
+    it makes, where None), and its number in the pool."""
 
     candidate: Candidate
     classes: Classes
     stores: frozenset[int] | None = None
+    column: int | None = None
 
 
 @dataclass(slots=True)
 class _Draft:
     """A kernel on its way: outputs part by part, the rules that made its terms, the split of which
-    it is the whole (before it is divided) or a launch that makes states (after that), and what it
-    is called if not by its outputs."""
+    it is the whole (before it is divided) or a launch that makes states (after that), what it is
+    called if not by its outputs, and the number of its candidate."""
 
     groups: list[tuple[Output, ...]]
     rules: tuple[str, ...]
     split: Split | None = None
     stem: str = ""
+    columns: tuple[int, ...] = ()
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -92,7 +94,7 @@ def _schedule(draft: _Draft, device: Device, numerics: str) -> Schedule | None:
 def _launchable(draft: _Draft, device: Device, numerics: str) -> list[_Draft]:
     """The draft, or one for each part where final storage types left no common tiles."""
     if len(draft.groups) > 1 and _schedule(draft, device, numerics) is None:
-        return [_Draft([group], draft.rules) for group in draft.groups]
+        return [_Draft([group], draft.rules, columns=draft.columns) for group in draft.groups]
     return [draft]
 
 
@@ -108,8 +110,9 @@ def _launches(draft: _Draft, taken: set[str]) -> list[_Draft]:
     (outputs,) = draft.groups
     stem = f"{outputs[0].buffer.name}_chunks"
     *states, merged = launches(outputs, draft.split, lambda: _fresh(stem, taken))
-    first = [_Draft([group], draft.rules, draft.split, stem) for group in states]
-    return [*first, _Draft([merged], draft.rules)]
+    own = draft.columns
+    first = [_Draft([group], draft.rules, draft.split, stem, own) for group in states]
+    return [*first, _Draft([merged], draft.rules, columns=own)]
 
 
 def _kernel(name: str, draft: _Draft, device: Device, numerics: str) -> Kernel:
@@ -117,7 +120,7 @@ def _kernel(name: str, draft: _Draft, device: Device, numerics: str) -> Kernel:
     if best is None:
         raise ExtractionError(f"kernel {name} has no schedule that fits {device.name}")
     split = {draft.split.axis: draft.split.chunks} if draft.split else {}
-    return Kernel(name, best[0], best[1], draft.rules, split)
+    return Kernel(name, best[0], best[1], draft.rules, split, columns=draft.columns)
 
 
 # ---- buffers -----------------------------------------------------------------------------------
@@ -176,7 +179,8 @@ def _draft(
             groups.append(tuple(outputs))
     division = chosen.candidate.division
     rules = chosen.classes.made_by(chosen.candidate.choice)
-    return _Draft(groups, rules, division.split if division else None)
+    columns = () if chosen.column is None else (chosen.column,)
+    return _Draft(groups, rules, division.split if division else None, columns=columns)
 
 
 def _relocated(term: Term, homes: Mapping[str, Output]) -> Term:
@@ -264,7 +268,7 @@ def _retyped(draft: _Draft, new: Mapping[Buffer, Buffer]) -> _Draft:
         tuple(Output(new.get(o.buffer, o.buffer), o.axes, transform(o.term, step)) for o in group)
         for group in draft.groups
     ]
-    return _Draft(groups, draft.rules, draft.split)
+    return _Draft(groups, draft.rules, draft.split, draft.stem, draft.columns)
 
 
 # ---- order and names ---------------------------------------------------------------------------

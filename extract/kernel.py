@@ -65,7 +65,8 @@ class Kernel:
     it makes partial states of a reduction that is split over blocks, `split` gives the number of
     chunks of the axis; a later kernel merges them, or with `closing` the last of two parts, by the
     last block of each group that ends (see closing.py). One that `follows` reads what the launch
-    right before it makes, and may be on the device before that one has ended."""
+    right before it makes, and may be on the device before that one has ended. `columns` are the
+    numbers of the candidates of `Plan.choice` that it came from."""
 
     name: str
     parts: tuple[Part, ...]
@@ -74,6 +75,7 @@ class Kernel:
     split: Mapping[Axis, int] = field(default_factory=dict)
     closing: bool = False
     follows: bool = False
+    columns: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def outputs(self) -> tuple[Output, ...]:

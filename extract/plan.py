@@ -7,7 +7,7 @@ narrower where every reader is a tensor-core contraction that rounds it to that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nautile.errors import ExtractionError
 from nautile.extract.candidates import NOISE
@@ -21,7 +21,7 @@ from nautile.extract.selection import Column, Selection
 from nautile.snapshot import Snapshot
 from nautile.terms import Buffer, Program
 
-__all__ = ["choose"]
+__all__ = ["choose", "decide", "fewest"]
 
 RUNNERS = 3
 
@@ -41,10 +41,19 @@ def choose(
     ExtractionError when no candidate of some output fits the device.
     """
     pool, counts = gathered(regions, device, numerics)
+    plan = decide(pool, program, device, numerics=numerics, runners=runners)
+    return replace(plan, pruned=counts)
+
+
+def decide(
+    pool: Pool, program: Program, device: Device, *, numerics: str = "real", runners: int = RUNNERS
+) -> Plan:
+    """The plan that is chosen from a pool of candidates as they are priced there. Raises
+    ExtractionError when no set of them yields the program's outputs."""
     best = Exact()(pool.columns, pool.roots)
     if best is None:
         raise ExtractionError(f"program {program.name}: no set of kernels yields its outputs")
-    chosen = _fewest(pool, best)
+    chosen = fewest(pool.columns, pool.roots, best)
     others = runners_up(pool.columns, pool.roots, runners + 1, best=best) if runners > 0 else ()
     different = [s for s in others if set(s.columns) != set(chosen.columns)][:runners]
     plans = [_finished(pool, s, program, device, numerics) for s in (chosen, *different)]
@@ -59,7 +68,6 @@ def choose(
         bound=first.seconds * (1 - gap),
         gap=gap,
         runners_up=tuple((p.seconds, p.kernels) for p in rest),
-        pruned=counts,
         choice=Choice(pool, best, first.selection, tuple(p.selection for p in rest)),
     )
 
@@ -90,22 +98,22 @@ def _leading(plans: Sequence[_Finished]) -> _Finished:
     return best if best.seconds < first.seconds * (1 if fewer else 1 - NOISE) else first
 
 
-def _fewest(pool: Pool, best: Selection) -> Selection:
+def fewest(columns: Sequence[Column], roots: Sequence[int], best: Selection) -> Selection:
     """Of the selections within the model's noise of the best, one with fewer kernels if any."""
-    if len(best.columns) <= 1 or (len(best.columns) == 2 and not _alone(pool, best)):
+    if len(best.columns) <= 1 or (len(best.columns) == 2 and not _alone(columns, roots, best)):
         return best
     toll = NOISE * best.cost
-    taxed = [Column(c.makes, c.needs, c.cost + toll) for c in pool.columns]
-    other = Exact()(taxed, pool.roots)
+    taxed = [Column(c.makes, c.needs, c.cost + toll) for c in columns]
+    other = Exact()(taxed, roots)
     if other is None or len(other.columns) >= len(best.columns):
         return best
-    cost = sum(pool.columns[k].cost for k in other.columns)
+    cost = sum(columns[k].cost for k in other.columns)
     if cost > best.cost * (1 + NOISE):
         return best
     return Selection(other.columns, other.maker, cost, best.bound, 1 - best.bound / cost)
 
 
-def _alone(pool: Pool, best: Selection) -> bool:
+def _alone(columns: Sequence[Column], roots: Sequence[int], best: Selection) -> bool:
     """Whether one candidate yields everything within the model's noise of the best."""
-    roots, most = frozenset(pool.roots), best.cost * (1 + NOISE)
-    return any(roots <= c.makes and not c.needs and c.cost <= most for c in pool.columns)
+    wanted, most = frozenset(roots), best.cost * (1 + NOISE)
+    return any(wanted <= c.makes and not c.needs and c.cost <= most for c in columns)

@@ -1,21 +1,23 @@
 """All candidates of a program's regions as one covering problem, and what was chosen of them.
 
 ```
-Pool   ::= classes (by region), candidates (region, candidate), columns (same order), roots, items
+Pool   ::= classes (by region), candidates (region, candidate), columns (same order), roots, items,
+           dropped (region, candidate), unfit (region, body)
 Choice ::= pool, best (the cheapest selection), chosen (a simpler one within the noise), others
 ```
 
 A column's number is its candidate's; an item is a class of a region. The pool stays with the plan,
 so that the choice can be solved again under other prices, or with columns forced and forbidden.
+`dropped` and `unfit` are some of what the generators left out, to be told of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nautile.errors import ExtractionError
-from nautile.extract.candidates import Candidate, Generator
+from nautile.extract.candidates import Candidate, Generator, Unfit
 from nautile.extract.classes import Classes
 from nautile.extract.device import Device
 from nautile.extract.finish import Chosen
@@ -36,6 +38,8 @@ class Pool:
     columns: tuple[Column, ...]
     roots: tuple[int, ...]
     items: Mapping[tuple[int, int], int]
+    dropped: tuple[tuple[int, Candidate], ...] = ()
+    unfit: tuple[tuple[int, Unfit], ...] = ()
 
     def chosen(self, selection: Selection) -> list[Chosen]:
         """The candidates, each with the classes that it is there to store: another may make them,
@@ -44,7 +48,7 @@ class Pool:
         for k in selection.columns:
             number, candidate = self.candidates[k]
             own = (c for c in candidate.makes if selection.maker.get(self.items[number, c], k) == k)
-            found.append(Chosen(candidate, self.classes[number], frozenset(own)))
+            found.append(Chosen(candidate, self.classes[number], frozenset(own), k))
         return found
 
 
@@ -68,6 +72,8 @@ def gathered(
     counts: dict[str, int] = {}
     classes: list[Classes] = []
     found: list[tuple[int, Candidate]] = []
+    dropped: list[tuple[int, Candidate]] = []
+    unfit: list[tuple[int, Unfit]] = []
     for number, (region, whole) in enumerate(regions):
         snapshot = trim(whole)
         if snapshot is not whole:
@@ -81,9 +87,13 @@ def gathered(
             raise ExtractionError(f"no kernel for {names} fits {device.name}")
         classes.append(own)
         found += [(number, c) for c in candidates]
+        dropped += [(number, c) for c in generator.dropped]
+        unfit += [(number, u) for u in generator.unfit]
         for what, n in generator.counts.items():
             counts[what] = counts.get(what, 0) + n
-    return _numbered(tuple(classes), tuple(found)), dict(sorted(counts.items()))
+    pool = _numbered(tuple(classes), tuple(found))
+    pool = replace(pool, dropped=tuple(dropped), unfit=tuple(unfit))
+    return pool, dict(sorted(counts.items()))
 
 
 def _numbered(classes: tuple[Classes, ...], found: tuple[tuple[int, Candidate], ...]) -> Pool:

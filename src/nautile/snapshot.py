@@ -32,7 +32,7 @@ from nautile.terms import (
     Term,
 )
 
-__all__ = ["Node", "Report", "Snapshot", "node_of", "term_of"]
+__all__ = ["Iteration", "Node", "Report", "Snapshot", "node_of", "term_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,22 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration of saturation: e-nodes and seconds since the start when it ended, matches by
+    rule in it, and the rules that back-off sent to rest ("facts" for all facts together)."""
+
+    rows: int
+    seconds: float
+    matches: Mapping[str, int]
+    rests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """How saturation went. `stop` is saturated, rows, time, iterations or memory; `matches` counts
     applications by rule name; `growth` is the number of rows after each iteration; `processor` the
-    seconds of processor time, which are those of an idle machine (egglog runs on one thread)."""
+    seconds of processor time, which are those of an idle machine (egglog runs on one thread);
+    `course` tells of each iteration, the last included where a budget cut it."""
 
     stop: str
     rows: int
@@ -57,6 +69,7 @@ class Report:
     matches: Mapping[str, int] = field(default_factory=dict)
     growth: tuple[int, ...] = ()
     processor: float = 0.0
+    course: tuple[Iteration, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

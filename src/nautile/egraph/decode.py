@@ -12,7 +12,7 @@ from typing import Any
 
 from nautile.rules.egglog import STORAGE, TYPES
 from nautile.rules.law import Rule
-from nautile.snapshot import Node, Report, Snapshot, node_of
+from nautile.snapshot import Iteration, Node, Report, Snapshot, node_of
 from nautile.terms import MONOIDS, Axis, Term, children
 
 from .encode import Region
@@ -41,6 +41,7 @@ def decode(region: Region, frozen: Frozen, rules: Sequence[Rule]) -> Snapshot:
         {rules[law].name: n for law, n in frozen.matches.items()},
         tuple(frozen.growth),
         frozen.processor,
+        _course(frozen, rules),
     )
     return Snapshot(
         classes={c: graph.classes[c] for c in sorted(graph.classes)},
@@ -51,6 +52,19 @@ def decode(region: Region, frozen: Frozen, rules: Sequence[Rule]) -> Snapshot:
         made={c: tuple(sorted(names[c])) for c in sorted(names)},
         source=graph.source(),
         report=report,
+    )
+
+
+def _course(frozen: Frozen, rules: Sequence[Rule]) -> tuple[Iteration, ...]:
+    """The iterations, with rules by name."""
+    return tuple(
+        Iteration(
+            r.rows,
+            r.seconds,
+            {rules[law].name: n for law, n in r.matches.items()},
+            tuple(rules[law].name if law >= 0 else "facts" for law in r.rests),
+        )
+        for r in frozen.course
     )
 
 

@@ -14,12 +14,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
+from .job import Frozen, Job, Progress, Round, RuleText
 from .reader import Reader
 from .schema import CONSTRUCTORS, schema
 
-__all__ = ["Frozen", "Job", "Progress", "RuleText", "Run", "Unsound", "prepare", "run", "tidy"]
+__all__ = [
+    "Frozen",
+    "Job",
+    "Progress",
+    "Round",
+    "RuleText",
+    "Run",
+    "Unsound",
+    "prepare",
+    "run",
+    "tidy",
+]
 
 _BATCH = 16
 # What is dropped leaves no traits behind. Laws that drop each other's results would never end.
@@ -28,67 +38,6 @@ _FACT_ROUNDS = 8
 _MATCHES, _REST = 200, 1  # of back-off: matches of a two-way rule at once, iterations of rest
 _LARGE = 1000  # rows from which directed rules are applied one by one
 _DIRECTED = 5  # a directed rule may match that many times as often
-
-
-class RuleText(msgspec.Struct, frozen=True, array_like=True):
-    """An egglog rule: the number of its law, its name (and ruleset), its text, the probe that only
-    counts its matches (of two-way rules); whether it is a fact, rewrites both ways, or drops what
-    it rewrites; how many matches in an iteration are too many (0: as the engine sees fit)."""
-
-    law: int
-    name: str
-    text: str
-    probe: str
-    fact: bool
-    two_way: bool
-    normal: bool = False
-    limit: int = 0
-
-
-class Job(msgspec.Struct, frozen=True):
-    """What to saturate: lines that insert terms, rules, budgets. `real` folds numbers. `alone`
-    applies the rules one by one (each with a ruleset of its own) and keeps a tally of what each
-    did, and leaves out the laws to `skip`; `tables` asks for what analyses and facts know. The
-    lines of `after` are inserted at the end, and meet normal laws alone."""
-
-    lines: list[str]
-    terms: int
-    rules: list[RuleText]
-    real: bool
-    rows: int
-    seconds: float
-    iterations: int
-    memory_bytes: int
-    alone: bool = False
-    tables: bool = False
-    skip: list[int] = []
-    after: list[str] = []
-
-
-class Frozen(msgspec.Struct, frozen=True):
-    """The e-graph as plain data. Classes are numbered in order of appearance: `inputs` are those of
-    the inserted terms; a row is a constructor's name, its arguments and its class. An entry of the
-    `tally` is an iteration, a law, its matches, the e-nodes that they added, and seconds."""
-
-    stop: str
-    inputs: list[int]
-    rows: list[tuple[str, list[Any], int]]
-    free: dict[int, int]
-    types: dict[int, int]
-    made: list[tuple[int, int]]
-    matches: dict[int, int]
-    growth: list[int]
-    seconds: float
-    processor: float = 0.0
-    tally: list[tuple[int, int, int, int, float]] = []
-    tables: dict[str, list[list[Any]]] = {}
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """An iteration ended; `checkpoint` is what the e-graph holds, where it was worth freezing."""
-
-    iterations: int
-    checkpoint: Frozen | None
 
 
 class Unsound(Exception):
@@ -176,6 +125,7 @@ class _BackOff:
         self.times: dict[str, int] = {}
         self.until: dict[str, int] = {}
         self.skipped = False
+        self.sent: list[str] = []  # to rest, in this iteration
 
     def awake(self, name: str, iteration: int) -> bool:
         """Whether a rule may run; that one could not is remembered."""
@@ -189,6 +139,7 @@ class _BackOff:
         if count <= self.own.get(name, factor * self.limit) << times:
             return False
         self.times[name], self.until[name] = times + 1, iteration + 1 + _REST
+        self.sent.append(name)
         return True
 
     def take(self, name: str, iteration: int) -> bool:
@@ -225,6 +176,8 @@ class Run:
         self.frozen_at, self.frozen_for = self.start, 0.0
         self.fold = "fold fold_real" if job.real else "fold"
         self.tally: list[tuple[int, int, int, int, float]] = []
+        self.course: list[Round] = []
+        self.counted: dict[int, int] = {}  # matches when the iteration began
 
     def load(self) -> None:
         for i in range(0, len(self.job.lines), _BATCH):
@@ -237,13 +190,25 @@ class Run:
             for iteration in range(1, self.job.iterations + 1):
                 changed = self.iterate(iteration)
                 self.growth.append(self.rows)
+                self.record()
                 if not changed and not self.backoff.skipped:
                     return "saturated"
                 self.report(iteration)
         except _Spent as spent:
             self.analyse()
+            self.record()
             return str(spent)
         return "iterations"
+
+    def record(self) -> None:
+        """Add the iteration to the course."""
+        before, self.counted = self.counted, dict(self.matches)
+        matches = {law: n - before.get(law, 0) for law, n in sorted(self.matches.items())}
+        sent, self.backoff.sent = self.backoff.sent, []
+        rests = sorted({self.laws[name] for name in sent if name in self.laws})
+        rests = [-1, *rests] if "facts" in sent else rests
+        new = {law: n for law, n in matches.items() if n}
+        self.course.append(Round(self.rows, time.perf_counter() - self.start, new, rests))
 
     def iterate(self, iteration: int) -> bool:
         """One round of everything; whether anything changed."""
@@ -359,7 +324,7 @@ class Run:
         tables = reader.tables() if self.job.tables else {}
         return Frozen(
             stop, inputs, rows, free, types, made, matches, growth, seconds, processor,
-            list(self.tally), tables,
+            list(self.tally), tables, list(self.course),
         )  # fmt: skip
 
     def unsound(self) -> Unsound:
