@@ -11,7 +11,9 @@ NautileError                    code, message; exit status of the command line
 ├── CompileError          (1)   NVRTC or the gate on its report refused a kernel
 ├── CertificateError      (3)   the chosen program does not compute what the source computes
 ├── BundleError           (2)   a bundle on disk is missing, damaged or of another version
-└── LaunchError           (2)   arguments or device do not fit the bundle; nothing was launched
+├── LaunchError           (2)   arguments or device do not fit the bundle; nothing was launched
+├── StoreError            (2)   the store of results cannot be opened, read or written
+└── RequestError          (2)   the service refuses a request, with the HTTP status to answer
 ```
 
 The codes are shared by the command line, its JSON and the service; scripts may depend on them.
@@ -25,14 +27,17 @@ __all__ = [
     "BundleError",
     "CertificateError",
     "CompileError",
+    "ExecutionError",
     "ExtractionError",
     "InputError",
     "LaunchError",
     "LimitError",
     "LoweringError",
     "NautileError",
+    "RequestError",
     "SaturationError",
     "SourceError",
+    "StoreError",
 ]
 
 
@@ -141,3 +146,48 @@ class LaunchError(NautileError):
 
     exit_status = 2
     default_code = "launch"
+
+
+class ExecutionError(NautileError):
+    """A task was not finished, through no fault that a stage has found in it.
+
+    Codes: `worker-died` (its process crashed or was killed), `time-limit` and `memory-limit` (the
+    task's own), `cancelled`, `internal` (a defect of Nautile: the message quotes it).
+    """
+
+    default_code = "worker-died"
+
+
+class StoreError(NautileError):
+    """The store of results cannot do what was asked; what it held before, it still holds.
+
+    Codes: `store-full` (disk, quota or file-size limit), `store-read-only`, `store-permission`,
+    `store-missing`, `store-foreign` (a file, folder or database that is not a store),
+    `store-mismatch` (the artifacts of another store), `store-newer` (of a later release),
+    `store-outdated` (of an earlier one, opened read-only), `store-busy`, `store-corrupt`,
+    `store-unreachable` (the database server), `store-closed`, `store-archive` (a file to import
+    that is malformed), `store-usage` (a key, path or address that no store takes), `store-driver`
+    (a package to install), `store-io`, and `store` for the rest.
+    """
+
+    exit_status = 2
+    default_code = "store"
+
+
+class RequestError(NautileError):
+    """The service refuses a request: the HTTP status to answer, and after how many seconds to ask
+    again, where that helps."""
+
+    exit_status = 2
+    default_code = "request"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        http_status: int = 400,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.http_status, self.retry_after = http_status, retry_after

@@ -22,7 +22,8 @@ class Options:
     more packs of rules (files of the user's, checked before they are used), the names of rules that
     are accepted though they are not found sound, budgets of one region's saturation (rows, seconds,
     bytes), architectures to compile for (the target's own by default), whether to compile at all,
-    and how many schedules of each kernel a measurement may choose among."""
+    how many schedules of each kernel a measurement may choose among, and how many threads compile
+    (0: one a core), which changes no result."""
 
     target: str = "h200"
     numerics: str = "real"
@@ -36,6 +37,7 @@ class Options:
     architectures: tuple[str, ...] = ()
     seed: int = 0
     candidates: int = 1
+    threads: int = 0
 
     def __post_init__(self) -> None:
         if self.numerics not in NUMERICS:

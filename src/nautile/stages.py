@@ -23,7 +23,8 @@ from nautile.building import architectures
 from nautile.built import Built, Implementation, Step
 from nautile.errors import InputError
 from nautile.options import NUMERICS, Options
-from nautile.terms import Program, digest
+from nautile.provenance import ingredients, key_of
+from nautile.terms import Program
 
 if TYPE_CHECKING:
     from nautile.certificate import Certificate
@@ -75,10 +76,9 @@ class Optimization:
 
     @property
     def key(self) -> str:
-        """What the result depends on: the program up to names, target, numerics and rules."""
-        o = self.options
-        packs = (_packs(o.packs), *(_packs((pack,)) for pack in o.rules), *sorted(o.accept))
-        return digest(lang.key(self.program), o.target, o.numerics, *packs, _version())
+        """What the result depends on: the program up to names, the options, and what they name (see
+        provenance.py)."""
+        return key_of(ingredients(lang.key(self.program), self.options))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON object of one program (schema: `nautile optimize --json`)."""
@@ -170,7 +170,7 @@ def compile_all(result: Optimization) -> None:
     """Compile each kernel for each architecture; a refused schedule gives way to the next."""
     if not result.options.compile:
         return
-    with building.Compiler() as compiler:
+    with building.Compiler(result.options.threads or None) as compiler:
         for built in result.built:
             building.ahead(built, result.options, compiler)
         result.built = tuple(
@@ -228,15 +228,3 @@ def _program(source: Program | str) -> Program:
     if len(programs) != 1:
         raise InputError(f"the text holds {len(programs)} programs; pass one", code="one-program")
     return programs[0]
-
-
-def _packs(names: tuple[str, ...] | None) -> str:
-    from nautile.rules.library import version
-
-    return version(names)
-
-
-def _version() -> str:
-    from nautile import __version__
-
-    return __version__

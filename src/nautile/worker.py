@@ -35,6 +35,7 @@ from typing import IO
 import msgspec
 
 from nautile.egraph.engine import Frozen, Job, Progress, Unsound, prepare, run, tidy
+from nautile.orphans import die_with_parent_if_asked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -265,6 +266,7 @@ def _error(message: str) -> Exception:
 
 def serve() -> None:
     """The child: jobs from standard input, frames to standard output, until the input ends."""
+    die_with_parent_if_asked()
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints may reach the frames
     from egglog import bindings

@@ -17,7 +17,7 @@ FOLDERS = ("rules", "extract", "codegen")
 # Each stage may import itself and what stands to the left of it. Stages on one row are peers that
 # must not import each other unless listed.
 STREET: tuple[tuple[str, ...], ...] = (
-    ("errors", "operations", "interrupts"),
+    ("errors", "operations", "interrupts", "orphans"),
     ("dtypes",),
     ("terms",),
     ("snapshot", "types", "inline", "samples", "judge", "source"),
@@ -29,7 +29,7 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("certificate",),
     ("bundle", "runtime", "built", "options"),
-    ("building",),
+    ("building", "provenance"),
     ("stages", "report", "cli_options", "rules_cli"),
     ("workbench",),
     ("inspector",),

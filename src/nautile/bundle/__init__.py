@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nautile.bundle.write import (
         Entry,
         Variant,
+        contents_of,
         entry_of,
         variants_of,
         write_bundle,
@@ -48,6 +49,7 @@ __all__ = [
     "Manifest",
     "Program",
     "Variant",
+    "contents_of",
     "entry_of",
     "load_bundle",
     "variants_of",

@@ -34,7 +34,15 @@ from nautile.codegen.source import CudaKernel
 from nautile.codegen.tile import TileProgram
 from nautile.errors import BundleError
 
-__all__ = ["Entry", "Variant", "entry_of", "variants_of", "write_bundle", "write_entries"]
+__all__ = [
+    "Entry",
+    "Variant",
+    "contents_of",
+    "entry_of",
+    "variants_of",
+    "write_bundle",
+    "write_entries",
+]
 
 CERTIFICATE = "certificate.json"
 LOWEST = "sm_80"  # what portable kernels need; others have their architecture in their file's name
@@ -197,6 +205,13 @@ def write_entries(folder: Path | str, entries: Sequence[Entry], *, target: str) 
     An older bundle there is replaced; anything else there is left alone and BundleError raised.
     On any failure the folder is as it was before."""
     path = Path(folder)
+    _install(path, contents_of(entries, target=target))
+    return path
+
+
+def contents_of(entries: Sequence[Entry], *, target: str) -> dict[str, bytes]:
+    """The files of a bundle of one or more programs, by name. BundleError where it is none that
+    this release would read back."""
     files = _Files()
     parts = [_part(e, files) for e in entries]
     files.add(CERTIFICATE, _dump(_certificates(entries)))
@@ -211,8 +226,7 @@ def write_entries(folder: Path | str, entries: Sequence[Entry], *, target: str) 
     )
     data = _dump(as_json(manifest))
     parse(json.loads(data))  # what this release would not read back, it does not write
-    _install(path, files.contents | {MANIFEST: data})
-    return path
+    return files.contents | {MANIFEST: data}
 
 
 class _Files:

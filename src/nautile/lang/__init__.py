@@ -18,8 +18,8 @@ assigned-twice, name-clash, reserved, bad-index, wrong-type, wrong-arguments, un
 limit, missing-file, not-a-file, unreadable-file, not-text.
 """
 
-from nautile.lang.identity import anonymous, key
+from nautile.lang.identity import anonymous, key, spelling
 from nautile.lang.parser import parse, parse_file
 from nautile.lang.printer import show, show_term
 
-__all__ = ["anonymous", "key", "parse", "parse_file", "show", "show_term"]
+__all__ = ["anonymous", "key", "parse", "parse_file", "show", "show_term", "spelling"]

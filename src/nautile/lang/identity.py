@@ -27,7 +27,7 @@ from nautile.terms import (
     walk,
 )
 
-__all__ = ["anonymous", "key"]
+__all__ = ["anonymous", "key", "spelling"]
 
 
 def anonymous(program: Program) -> Program:
@@ -49,6 +49,12 @@ def anonymous(program: Program) -> Program:
         ),
         defaults={buffers[n]: v for n, v in program.defaults.items()},
     )
+
+
+def spelling(program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The program's tensors and its axis families, each in order of first appearance: programs of
+    one `key` have as many, and those in one place stand for one another."""
+    return tuple(_buffer_names(program)), tuple(_family_names(program))
 
 
 def key(program: Program) -> str:

@@ -7,8 +7,12 @@ another pattern before a second run: an element that nobody wrote, and a race, d
 
 ```
 Reference ::= {"version": 1, "seed", "cases": [{"case", "kinds": {input: kind}, "outputs":
-                [{"buffer", "dtype", "positions": [[..] an axis], "reference", "naive", "floor"}]}]}
+                [{"buffer", "dtype", "positions": [[..] an axis], "reference", "naive", "floor"}]}]
+               [, "drawn_as": {input: name}]}
 ```
+
+Samples depend on the names of tensors. Where a bundle was made of one whose tensors are called
+otherwise, `drawn_as` gives the names that its samples are drawn by.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from nautile.runtime.device import cupy
 from nautile.runtime.draw import POISONS, inputs, kinds_of, poison
 from nautile.runtime.launch import Call, Program
 
-__all__ = ["check", "twice", "verdicts"]
+__all__ = ["check", "drawn_as", "twice", "verdicts"]
 
 _VERSION = 1
 
@@ -50,7 +54,8 @@ def check(program: Program) -> dict[str, Any]:
     if program.head.expected is None:
         raise LaunchError(f"{program.name}: the bundle holds no reference", code="no-reference")
     reference = program.bundle.json(program.head.expected)
-    checks = [c for case in _cases(program, reference) for c in _check_case(program, *case)]
+    cases, called = _cases(program, reference), drawn_as(reference)
+    checks = [c for case in cases for c in _check_case(program, called, *case)]
     return {
         "verdict": "pass" if checks and all(c["passed"] for c in checks) else "fail",
         "checks": checks,
@@ -66,8 +71,9 @@ def verdicts(
     launched the program on the case's inputs. LaunchError where the bundle holds no reference."""
     if program.head.expected is None:
         raise LaunchError(f"{program.name}: the bundle holds no reference", code="no-reference")
-    for name, seed, kinds, outputs in _cases(program, program.bundle.json(program.head.expected)):
-        call = run(inputs(program, seed, kinds))
+    reference = program.bundle.json(program.head.expected)
+    for name, seed, kinds, outputs in _cases(program, reference):
+        call = run(inputs(program, seed, kinds, drawn_as(reference)))
         for wanted in outputs:
             verdict = _judge(call.outputs[wanted.buffer.name], wanted)
             yield f"{name}: {wanted.buffer.name}", verdict
@@ -89,10 +95,24 @@ def twice(program: Program, given: Mapping[str, Any]) -> tuple[Call, dict[str, i
     return call, differing
 
 
+def drawn_as(reference: Any) -> dict[str, str]:
+    """The names by which inputs are drawn, where they are not their own. BundleError for a
+    reference that is damaged."""
+    found = reference.get("drawn_as", {}) if isinstance(reference, dict) else {}
+    if not isinstance(found, dict) or not all(isinstance(n, str) for n in found.values()):
+        raise BundleError("the reference is damaged: drawn_as is no table of names")
+    return found
+
+
 def _check_case(
-    program: Program, name: str, seed: int, kinds: Mapping[str, str], outputs: list[_Sampled]
+    program: Program,
+    called: Mapping[str, str],
+    name: str,
+    seed: int,
+    kinds: Mapping[str, str],
+    outputs: list[_Sampled],
 ) -> Iterator[dict[str, Any]]:
-    call, differing = twice(program, inputs(program, seed, kinds))
+    call, differing = twice(program, inputs(program, seed, kinds, called))
     for buffer, count in differing.items():
         detail = f"{count} bytes differ between two runs: unwritten, or a race" if count else ""
         yield _row(f"{name}: {buffer} is written", Verdict(count == 0, 0.0, 0.0, 0, detail))

@@ -38,25 +38,32 @@ def _try(name: str, kind: str) -> None:
         raise BundleError(f"samples of '{name}' cannot be drawn: {error}") from error
 
 
-def inputs(program: Program, seed: int, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Every input of the program as a CuPy array. Scalars that have a default keep it."""
-    recipe = kinds_of(program, kinds)
+def inputs(
+    program: Program,
+    seed: int,
+    kinds: Mapping[str, str] | None = None,
+    drawn_as: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Every input of the program as a CuPy array. Scalars that have a default keep it. Values
+    depend on the tensor's name: `drawn_as` gives another one than its own."""
+    recipe, called = kinds_of(program, kinds), drawn_as or {}
     return {
-        name: draw(buffer, recipe[name], seed)
+        name: draw(buffer, recipe[name], seed, called.get(name))
         for name, buffer in program.role("input").items()
         if name not in program.head.defaults
     }
 
 
-def draw(buffer: Buffer, kind: str, seed: int) -> Any:
-    """A tensor of samples in stored form, made piece by piece to bound the memory."""
+def draw(buffer: Buffer, kind: str, seed: int, name: str | None = None) -> Any:
+    """A tensor of samples in stored form, made piece by piece to bound the memory. `name` is drawn
+    for, where it is another one than the tensor's."""
     xp = cupy()
     made = xp.empty(buffer.shape, dtype=samples.STORAGE[buffer.dtype])
     flat = made.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         stop = min(start + _CHUNK, flat.size)
         index = xp.arange(start, stop, dtype="int64")
-        drawn = samples.values(kind, seed, buffer.name, index, xp=xp)
+        drawn = samples.values(kind, seed, name or buffer.name, index, xp=xp)
         flat[start:stop] = samples.encode(drawn, buffer.dtype, xp=xp)
     return made
 
