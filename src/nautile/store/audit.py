@@ -1,0 +1,144 @@
+"""A look at everything: every row against its checksum, every artifact against its digest.
+
+```
+rows          checksum; links against `files`
+artifacts     missing, damaged                         by folder of two digits, rows beside files
+files         orphan (no row), foreign (no artifact), leftover, quarantined
+database      SQLite's integrity_check and foreign_key_check
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection, Select, select
+
+from . import rows
+from .database import Database
+from .entry import DIGEST, Blob, decode
+from .objects import Objects
+from .reports import Problem, Verified
+from .schema import artifacts, links
+
+__all__ = ["verify"]
+
+SHOWN = 20  # keys named with one artifact; an artifact may be in every entry
+BATCH = 500
+Progress = Callable[[int], None]
+
+
+def verify(
+    database: Database,
+    objects: Objects,
+    repair: bool,
+    clock: Callable[[], float],
+    progress: Progress | None,
+) -> Verified:
+    """What is wrong, after repairing it where that is wanted."""
+    look = _Look(database, objects, repair, progress or (lambda _: None))
+    found = [*look.damage_of_database(), *look.artifacts(), *look.rows(), *look.files()]
+    return Verified(look.entries, look.contents, look.bytes, tuple(found))
+
+
+@dataclass(slots=True)
+class _Look:
+    database: Database
+    objects: Objects
+    repair: bool
+    progress: Progress
+    entries: int = 0
+    contents: int = 0
+    bytes: int = 0
+    lost: set[str] = field(default_factory=set)
+
+    def damage_of_database(self) -> Iterator[Problem]:
+        """What SQLite finds in its own pages and references."""
+        if not self.database.sqlite:
+            return
+        with self.database.reading() as connection:
+            for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(100)"):
+                if line != "ok":
+                    yield Problem("database", line)
+            for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+                yield Problem("database", f"row {row[1]} of {row[0]} refers to none of {row[2]}")
+
+    def artifacts(self) -> Iterator[Problem]:
+        """Artifacts with a row whose content is missing or damaged."""
+        for prefix in (f"{i:02x}" for i in range(256)):
+            with self.database.reading() as connection:
+                named = connection.execute(_named(prefix)).all()
+            for digest, size in named:
+                yield from self._artifact(Blob(digest, size))
+            self.progress(len(named))
+
+    def _artifact(self, blob: Blob) -> Iterator[Problem]:
+        whole = self.objects.whole(blob.digest)
+        self.contents += 1
+        self.bytes += blob.bytes
+        if whole:
+            return
+        if whole is not None and self.repair:
+            self.objects.set_aside(blob.digest)
+        with self.database.reading() as connection:
+            keys = connection.execute(_users(blob.digest)).scalars().all()
+        if whole is None and not keys:
+            return  # a row that the next `gc` removes
+        self.lost.update(keys)
+        kind = "missing" if whole is None else "damaged"
+        yield Problem(kind, blob.digest, tuple(keys[:SHOWN]), repaired=self.repair)
+
+    def rows(self) -> Iterator[Problem]:
+        """Entries that are damaged themselves; with `repair`, these and those that lost an
+        artifact are removed."""
+        bad = list(self._bad_rows())
+        if self.repair:
+            gone = sorted(self.lost | {p.name for p in bad})
+            for at in range(0, len(gone), BATCH):
+                self._drop(gone[at : at + BATCH])
+            bad = [replace(p, repaired=True) for p in bad]
+        yield from bad
+
+    def _bad_rows(self) -> Iterator[Problem]:
+        with self.database.reading(snapshot=True) as connection:
+            for row in rows.stream(connection):
+                self.entries += 1
+                entry = decode(row)
+                if entry is None:
+                    yield Problem("row", row["key"], (row["key"],))
+                elif set(entry.artifacts.values()) != _linked(connection, entry.key):
+                    yield Problem("links", entry.key, (entry.key,))
+
+    def _drop(self, keys: Sequence[str]) -> None:
+        self.database.transact(lambda c: rows.remove(c, keys))
+
+    def files(self) -> Iterator[Problem]:
+        """Files that belong to no row. They do no harm; `gc` removes the old ones."""
+        for folder in self.objects.folders():
+            with self.database.reading() as connection:
+                named = {digest for digest, _ in connection.execute(_named(folder))}
+            for file in self.objects.found(folder):
+                if not DIGEST.fullmatch(file.name):
+                    yield Problem("foreign", file.name)
+                elif file.name not in named:
+                    yield Problem("orphan", file.name)
+        yield from (Problem("leftover", f.name) for f in self.objects.leftovers())
+        yield from (Problem("quarantined", f.name) for f in self.objects.damaged())
+
+
+def _named(prefix: str) -> Select[Any]:
+    return (
+        select(artifacts.c.digest, artifacts.c.bytes)
+        .where(artifacts.c.digest >= prefix, artifacts.c.digest < prefix + "g")
+        .order_by(artifacts.c.digest)
+    )
+
+
+def _users(digest: str) -> Select[Any]:
+    return select(links.c.key).where(links.c.digest == digest).order_by(links.c.key)
+
+
+def _linked(connection: Connection, key: str) -> set[str]:
+    return set(connection.execute(select(links.c.digest).where(links.c.key == key)).scalars())
