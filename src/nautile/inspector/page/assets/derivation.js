@@ -1,0 +1,76 @@
+"use strict";
+// The derivation, one step at a time: a law at one place of the program, before and after, and how
+// far the program then is from the source, measured.
+{
+  const { el, text, assets, link, announce, changes } = nautile;
+  let show = null;
+
+  function chart(steps, picked) {
+    const found = [...new Set(steps.map((s) => s.rule))];
+    return el("label", { class: "field" }, "Jump to a rule ", el("select", { id: "rule", change: (e) => e.target.value !== "" && picked(Number(e.target.value)) },
+      el("option", { value: "" }, "choose"), ...found.flatMap((rule) => steps.flatMap((s, n) => (s.rule === rule ? [el("option", { value: n }, `${text.short(rule, 50)} (step ${n + 1})`)] : [])))));
+  }
+
+  function facts(step) {
+    if (!step.facts?.length) return null;
+    return el("details", { open: true }, el("summary", {}, `Facts that it stands on (${step.facts.length})`),
+      el("ul", { class: "terms" }, ...step.facts.map((f) => (typeof f === "string" ? el("li", {}, el("code", {}, f)) : el("li", {}, el("b", {}, f.rule), " ", el("code", {}, f.text))))));
+  }
+
+  function card(step, n, all) {
+    const [before, after] = changes.changes(step.before, step.after);
+    const error = typeof step.max_error === "number" ? step.max_error.toExponential(2) : "not measured";
+    return [
+      el("h3", { id: "step-title", tabindex: -1 }, `Step ${n + 1} of ${all}: ${step.rule}`),
+      el("p", { class: "law" }, el("code", {}, step.law ?? ""), step.numerics && el("span", { class: "tag" }, step.numerics)),
+      step.place && el("p", { class: "muted" }, `At ${typeof step.place === "string" ? step.place : JSON.stringify(step.place)}`),
+      el("div", { class: "sides" },
+        el("div", {}, el("h4", {}, "Before"), el("pre", { tabindex: 0, "aria-label": "Before" }, ...before)),
+        el("div", {}, el("h4", {}, "After"), el("pre", { tabindex: 0, "aria-label": "After" }, ...after))),
+      el("p", {}, `Largest relative error against the source after this step: ${error}`),
+      facts(step),
+    ];
+  }
+
+  async function draw(panel) {
+    const explanation = await assets.data("explanation");
+    const steps = explanation.derivation ?? [];
+    const needed = explanation.rules_needed ?? [];
+    if (needed.length) panel.append(el("p", {}, `Rules without which this program is not reached: ${needed.map((r) => (typeof r === "string" ? r : r.rule)).join(", ")}.`));
+    if (!steps.length) return panel.append(el("p", { class: "notice" }, explanation.derivation_note ?? "The chosen program is the source program as it stands: no step was taken, or no derivation was asked for."));
+    let at = 0;
+    const body = el("div", { class: "step", "aria-live": "off" });
+    const buttons = [["First", "«", () => 0], ["Previous", "‹", () => at - 1], ["Next", "›", () => at + 1], ["Last", "»", () => steps.length - 1]]
+      .map(([name, sign, to]) => el("button", { type: "button", "data-move": name, click: () => show(to()) }, el("span", { "aria-hidden": "true" }, `${sign} `), name));
+    const place = el("input", { type: "range", min: 1, max: steps.length, step: 1, "aria-label": "Step", input: (e) => show(Number(e.target.value) - 1) });
+
+    show = (n, { linked = true } = {}) => {
+      at = Math.min(Math.max(n, 0), steps.length - 1);
+      body.replaceChildren(...card(steps[at], at, steps.length).filter(Boolean));
+      place.value = at + 1;
+      buttons.forEach((b, k) => { b.disabled = k < 2 ? at === 0 : at === steps.length - 1; });
+      if (linked) {
+        link.set({ step: at + 1 });
+        announce(`Step ${at + 1} of ${steps.length}: ${steps[at].rule}`);
+      }
+    };
+
+    const pressed = (event) => {
+      if (event.target.matches("input, select, textarea")) return;
+      const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: steps.length - 1 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      show(to);
+    };
+    panel.append(el("div", { class: "stepper", keydown: pressed, tabindex: 0, role: "group", "aria-label": "Derivation; arrow keys step" },
+      el("div", { class: "controls" }, ...buttons, place, chart(steps, (n) => show(n))), body));
+    const asked = Number.parseInt(link.get("step") ?? "1", 10);
+    show(Number.isFinite(asked) ? asked - 1 : 0, { linked: false });
+  }
+
+  link.on("step", "derivation", (value) => {
+    const asked = Number.parseInt(value, 10);
+    if (Number.isFinite(asked)) show?.(asked - 1, { linked: false });
+  });
+  nautile.views.set("derivation", { title: "Derivation", draw });
+}

@@ -1,0 +1,142 @@
+"""The page as a folder: index.html and assets, opened from disk or served, with no network.
+
+```
+index.html            the frame, the same for every program
+assets/*.js, *.css    drawn by hand; assets/explorer/ is the e-graph explorer's
+assets/data/*.js      explanation, program, kernel-N, egraph, assets: one call `nautile.put(name, text)`
+```
+
+Nothing of a program enters HTML, CSS or code: data are JSON inside a string literal of ASCII.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nautile.errors import InputError
+
+if TYPE_CHECKING:
+    from nautile.stages import Optimization
+
+__all__ = ["POLICY", "write_page"]
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "worker-src blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types nautile",
+    )
+)
+_SCRIPTS = (
+    "base text loading theme link sections table notation overview program roofline candidates "
+    "changes derivation saturation questions egraph reproduce main"
+).split()
+
+
+def write_page(folder: Path, explanation: Any, result: Optimization | None) -> None:
+    """Write the page of an explanation (an object with `as_dict()`, or that dictionary) and of the
+    result that it explains into `folder`, which is made where it is not there. A result that ended
+    early, or none, gives a page of what is known. Raises InputError (code "output-folder") where
+    the folder cannot be written."""
+    told = explanation if isinstance(explanation, dict) else explanation.as_dict()
+    try:
+        for path, content in _files(told, result):
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"cannot write {folder}: {reason}", code="output-folder") from error
+
+
+def _files(told: dict[str, Any], result: Optimization | None) -> Iterator[tuple[str, bytes]]:
+    assets = resources.files("nautile.inspector.page") / "assets"
+    own = sorted((f for f in assets.iterdir() if f.is_file()), key=lambda f: f.name)
+    for file in own:
+        if file.name != "index.html":
+            yield f"assets/{file.name}", file.read_bytes()
+    explorer = yield from _explorer(result)
+    yield from _data("explanation", told)
+    yield from _data("assets", {"explorer": explorer})
+    yield from _sources(result)
+    yield "index.html", _frame(assets / "index.html")
+
+
+def _frame(template: Traversable) -> bytes:
+    names = [f"{name}.js" for name in _SCRIPTS]
+    names[-1:-1] = ["data/explanation.js"]  # what the head shows is there when the page is drawn
+    scripts = "\n".join(f'<script defer src="assets/{name}"></script>' for name in names)
+    text = template.read_text(encoding="utf-8")
+    return text.replace("{{policy}}", POLICY).replace("{{scripts}}", scripts).encode()
+
+
+def _sources(result: Optimization | None) -> Iterator[tuple[str, bytes]]:
+    from nautile.inspector.page.program import kernel_data, program_data, sources
+
+    if result is None:
+        yield from _data("program", None)
+        return
+    found = sources(result)
+    yield from _data("program", program_data(result, found))
+    for number in range(len(result.built)):
+        yield from _data(f"kernel-{number}", kernel_data(result, number, found))
+
+
+def _explorer(result: Optimization | None) -> Iterator[tuple[str, bytes]]:
+    """The e-graph explorer's files and data; returns what the page loads of it, in order."""
+    if result is None or not result.snapshots:
+        return None
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if find_spec("nautile.inspector.page.explorer") is None:
+        return None
+    explorer = import_module("nautile.inspector.page.explorer")
+
+    for path, content in _tree(resources.files(explorer), ""):
+        if not path.endswith((".py", ".pyc")):
+            yield f"assets/explorer/{path}", content
+    yield from _data("egraph", explorer.explorer_data(result))
+    return {
+        "scripts": [f"assets/explorer/{name}" for name in explorer.SCRIPTS],
+        "styles": [f"assets/explorer/{name}" for name in explorer.STYLES],
+    }
+
+
+def _tree(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        path = f"{prefix}{entry.name}"
+        if entry.is_dir() and not entry.name.startswith("__"):
+            yield from _tree(entry, f"{path}/")
+        elif entry.is_file():
+            yield path, entry.read_bytes()
+
+
+def _data(name: str, value: Any) -> Iterator[tuple[str, bytes]]:
+    """JSON as a string literal: a parser of JSON reads it, with no names that mean something."""
+    literal = json.dumps(json.dumps(_finite(value), separators=(",", ":"), allow_nan=False))
+    yield f"assets/data/{name}.js", f"nautile.put({json.dumps(name)}, {literal});\n".encode("ascii")
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinities and no NaN: they become text."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {str(k): _finite(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_finite(v) for v in value]
+    return value
