@@ -32,7 +32,7 @@ from nautile.terms import (
     walk,
 )
 
-__all__ = ["show", "show_term"]
+__all__ = ["precedences", "show", "show_term"]
 
 _LARGEST = 100_000
 _ATOM = 100
@@ -178,17 +178,28 @@ def _constant(value: bool | int | float) -> tuple[str, int]:
     return text, _NEGATIVE if text.startswith("-") else _ATOM
 
 
+def precedences(operation: str) -> tuple[int, int, int]:
+    """How strongly the operation binds, and what its first and its last argument must bind with to
+    stand without parentheses (arguments of a call by name always do)."""
+    known = OPERATIONS[operation]
+    own = known.precedence
+    if not known.infix:
+        return own, 0, 0
+    if known.arity == 1:
+        return own, own, own
+    if own == _COMPARISON:
+        return own, own + 1, own + 1
+    if own == _POWER:
+        return own, own + 1, _NEGATIVE
+    return own, own, own + 1
+
+
 def _operation(name: str, parts: list[_Text]) -> tuple[str, int]:
     operation = OPERATIONS[name]
     if not operation.infix:
         return f"{name}({', '.join(p.text for p in parts)})", _ATOM
-    own = operation.precedence
+    own, left, right = precedences(name)
     if operation.arity == 1:
         space = " " if operation.infix.isalpha() else ""
-        return f"{operation.infix}{space}{parts[0].within(own)}", own
-    left, right = own, own + 1
-    if own == _COMPARISON:
-        left = own + 1
-    elif own == _POWER:
-        left, right = own + 1, _NEGATIVE
+        return f"{operation.infix}{space}{parts[0].within(left)}", own
     return f"{parts[0].within(left)} {operation.infix} {parts[1].within(right)}", own
