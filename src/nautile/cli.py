@@ -40,6 +40,7 @@ from nautile.cli_options import (
 from nautile.errors import InputError, NautileError
 from nautile.interrupts import interruptible
 from nautile.rules_cli import rules_app
+from nautile.service.commands import register as register_service
 from nautile.store.commands import register as register_store
 from nautile.workbench.commands import register
 
@@ -59,6 +60,7 @@ app = typer.Typer(
 app.add_typer(rules_app, name="rules")
 register(rules_app)
 register_store(app)
+register_service(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,6 +83,7 @@ def _runs() -> None:
         sqlite_where=_IN_FLIGHT,
         postgresql_where=_IN_FLIGHT,
     )
+    op.create_index("service_runs_of_key", "service_runs", ["key", "kind", "number"])
 
 
 def _jobs() -> None:

@@ -1,0 +1,75 @@
+"""The page that explains a choice: made by a worker when somebody asks, kept in the store.
+
+Its key is the job's key and the job's own names: a page quotes the program as it was written. It is
+a folder of static files (nautile.inspector.page), served under the very policy that it declares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from nautile.errors import RequestError
+
+from . import jobs
+from .context import Context
+from .jobs import Asked, Job
+from .results import task_of
+from .runs import latest
+from .tokens import Token
+
+__all__ = ["POLICY", "asked_for", "file", "key_of"]
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types nautile"
+)
+
+
+def key_of(job: Job) -> str:
+    """The page's key in the store."""
+    task = task_of(job.task)
+    own = hashlib.blake2b(task.text.encode(), digest_size=16)
+    own.update(repr((task.program, sorted(task.dims.items()))).encode())
+    return f"explain:{job.key}:{own.hexdigest()}"[:200]
+
+
+def asked_for(context: Context, job: Job, token: Token) -> tuple[str, dict[str, Any] | None]:
+    """The state of the page's making, which begins here where it has not, and what went wrong.
+
+    Raises RequestError (409) for a job that has no result to explain.
+    """
+    if job.state != "done":
+        message = f"the job is {job.state}: there is no choice to explain"
+        raise RequestError(message, code="not-finished", http_status=409)
+    key = key_of(job)
+    if context.store.peek(key) is not None:
+        return "done", None
+    before = latest(context.database, key, "explain")
+    if before is not None and before.state in ("failed", "dead"):
+        return before.state, before.error
+    asked = Asked(
+        token=token.id,
+        key=key,
+        task=job.task,
+        program=job.program,
+        target=job.target,
+        numerics=job.numerics,
+        body_digest="",
+        kind="explain",
+    )
+    run = jobs.also_run(
+        context.database, asked, concurrency=token.concurrency, queue=context.settings.queue
+    )
+    return run, None
+
+
+def file(context: Context, job: Job, path: str) -> bytes | None:
+    """A file of the job's page; None where there is none, or no page yet."""
+    if job.state != "done":
+        return None
+    entry = context.store.peek(key_of(job))
+    if entry is None or path not in entry.artifacts:
+        return None
+    return context.store.read(entry.artifacts[path])
