@@ -8,7 +8,8 @@ Ingredients ::= term         the canonical program with its sizes and types (lan
                 compile      architectures to compile for: "own" (the target's), or "no"
                 candidates, seed
                 code         the digest of every stage's source: rules, e-graph, cost model, ...
-                libraries    versions of what computes beside it: the e-graph, the solver, NVRTC
+                libraries    versions of what computes beside it: the e-graph, the solver, ...
+                compiler     the version of NVRTC, where something is compiled
 ```
 
 Two results of one key are equal up to the names of tensors and axes. A key says nothing of files:
@@ -27,7 +28,7 @@ from nautile.errors import InputError
 from nautile.options import Options
 from nautile.terms import digest
 
-__all__ = ["code_version", "ingredients", "key_of"]
+__all__ = ["code_version", "ingredients", "key_of", "versions"]
 
 _HOME = Path(__file__).parent
 _SOURCES = frozenset({".py", ".nau", ".json", ".cuh"})
@@ -58,7 +59,17 @@ def ingredients(program_key: str, options: Options) -> dict[str, str]:
         "candidates": str(o.candidates),
         "seed": str(o.seed),
         "code": code_version(),
-        "libraries": _libraries(o.compile),
+        "libraries": _versions_of(_LIBRARIES),
+        "compiler": _versions_of(_COMPILERS) if o.compile else "no",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of the ingredients, those that tell this release from others, whatever is asked of it."""
+    return {
+        "packs": _packs(None),
+        "code": code_version(),
+        "libraries": _versions_of(_LIBRARIES),
     }
 
 
@@ -103,9 +114,8 @@ def _packs(names: tuple[str, ...] | None) -> str:
 
 
 @cache
-def _libraries(compiles: bool) -> str:
-    wanted = _LIBRARIES + (_COMPILERS if compiles else ())
-    return ", ".join(f"{name} {_version(name)}" for name in wanted)
+def _versions_of(libraries: tuple[str, ...]) -> str:
+    return ", ".join(f"{name} {_version(name)}" for name in libraries)
 
 
 def _version(name: str) -> str:

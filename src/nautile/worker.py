@@ -191,7 +191,7 @@ class Worker:
         self._known = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         self._child = subprocess.Popen(
-            [sys.executable, "-c", "from nautile.worker import serve; serve()"],
+            [sys.executable, "-P", "-c", "from nautile.worker import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -161,3 +161,9 @@ def test_unknown_devices_and_classes_are_refused_before_anything_runs() -> None:
 def test_threads_change_no_key() -> None:
     (program,) = lang.parse(ADD)
     assert Optimization(program, replaced(Options(), threads=3)).key == key()
+
+
+def test_versions_are_the_ingredients_that_tell_releases_apart() -> None:
+    (task,) = tasks_of(ADD, Settings(target="a100", compile=True, rows=5))
+    found = provenance.versions()
+    assert found == {name: task.ingredients[name] for name in ("code", "libraries", "packs")}

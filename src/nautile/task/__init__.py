@@ -12,6 +12,7 @@ Names    ::= program, buffers, families           in the order of the canonical 
 another program of the same key: equal results are made once.
 """
 
+from nautile.provenance import versions
 from nautile.task.make import pack_of, tasks_of
 from nautile.task.model import Limits, Names, Outcome, Pack, Settings, Task
 from nautile.task.renaming import renamed, renamed_files
@@ -30,4 +31,5 @@ __all__ = [
     "renamed_files",
     "run",
     "tasks_of",
+    "versions",
 ]
