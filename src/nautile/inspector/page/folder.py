@@ -3,7 +3,7 @@
 ```
 index.html            the frame, the same for every program
 assets/*.js, *.css    drawn by hand; assets/explorer/ is the e-graph explorer's
-assets/data/*.js      explanation, program, kernel-N, egraph, assets: one call `nautile.put(name, text)`
+assets/data/*.js      explanation, program, kernel-N, egraph, assets: `nautile.put(name, text)`
 ```
 
 Nothing of a program enters HTML, CSS or code: data are JSON inside a string literal of ASCII.
@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from importlib import resources
+from importlib import import_module, resources
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,11 @@ POLICY = "; ".join(
         "trusted-types nautile",
     )
 )
-_SCRIPTS = (
-    "base text loading theme link sections table notation overview program roofline candidates "
-    "changes derivation saturation questions egraph reproduce main"
-).split()
+_SCRIPTS = (  # in this order: each adds its part to what is there
+    *("base", "text", "loading", "theme", "link", "sections", "table", "notation"),
+    *("overview", "program", "roofline", "candidates", "changes", "derivation", "saturation"),
+    *("questions", "egraph", "reproduce", "main"),
+)
 
 
 def write_page(folder: Path, explanation: Any, result: Optimization | None) -> None:
@@ -61,16 +63,17 @@ def write_page(folder: Path, explanation: Any, result: Optimization | None) -> N
         raise InputError(f"cannot write {folder}: {reason}", code="output-folder") from error
 
 
-def _files(told: dict[str, Any], result: Optimization | None) -> Iterator[tuple[str, bytes]]:
+Files = Iterator[tuple[str, bytes]]
+
+
+def _files(told: dict[str, Any], result: Optimization | None) -> Files:
     assets = resources.files("nautile.inspector.page") / "assets"
-    own = sorted((f for f in assets.iterdir() if f.is_file()), key=lambda f: f.name)
-    for file in own:
+    for file in sorted((f for f in assets.iterdir() if f.is_file()), key=lambda f: f.name):
         if file.name != "index.html":
             yield f"assets/{file.name}", file.read_bytes()
-    explorer = yield from _explorer(result)
-    yield from _data("explanation", told)
-    yield from _data("assets", {"explorer": explorer})
+    yield _data("explanation", told)
     yield from _sources(result)
+    yield from _explorer(result)
     yield "index.html", _frame(assets / "index.html")
 
 
@@ -82,40 +85,36 @@ def _frame(template: Traversable) -> bytes:
     return text.replace("{{policy}}", POLICY).replace("{{scripts}}", scripts).encode()
 
 
-def _sources(result: Optimization | None) -> Iterator[tuple[str, bytes]]:
+def _sources(result: Optimization | None) -> Files:
     from nautile.inspector.page.program import kernel_data, program_data, sources
 
     if result is None:
-        yield from _data("program", None)
+        yield _data("program", None)
         return
     found = sources(result)
-    yield from _data("program", program_data(result, found))
+    yield _data("program", program_data(result, found))
     for number in range(len(result.built)):
-        yield from _data(f"kernel-{number}", kernel_data(result, number, found))
+        yield _data(f"kernel-{number}", kernel_data(result, number, found))
 
 
-def _explorer(result: Optimization | None) -> Iterator[tuple[str, bytes]]:
-    """The e-graph explorer's files and data; returns what the page loads of it, in order."""
-    if result is None or not result.snapshots:
-        return None
-    from importlib import import_module
-    from importlib.util import find_spec
+def _explorer(result: Optimization | None) -> Files:
+    """The e-graph explorer's files and data, and what the page loads of it, in order."""
+    parts = None
+    if result is not None and result.snapshots and find_spec("nautile.inspector.page.explorer"):
+        explorer = import_module("nautile.inspector.page.explorer")
 
-    if find_spec("nautile.inspector.page.explorer") is None:
-        return None
-    explorer = import_module("nautile.inspector.page.explorer")
-
-    for path, content in _tree(resources.files(explorer), ""):
-        if not path.endswith((".py", ".pyc")):
-            yield f"assets/explorer/{path}", content
-    yield from _data("egraph", explorer.explorer_data(result))
-    return {
-        "scripts": [f"assets/explorer/{name}" for name in explorer.SCRIPTS],
-        "styles": [f"assets/explorer/{name}" for name in explorer.STYLES],
-    }
+        parts = {
+            "scripts": [f"assets/explorer/{name}" for name in explorer.SCRIPTS],
+            "styles": [f"assets/explorer/{name}" for name in explorer.STYLES],
+        }
+        for path, content in _tree(resources.files(explorer), ""):
+            if not path.endswith((".py", ".pyc")):
+                yield f"assets/explorer/{path}", content
+        yield _data("egraph", explorer.explorer_data(result))
+    yield _data("assets", {"explorer": parts})
 
 
-def _tree(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+def _tree(folder: Traversable, prefix: str) -> Files:
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         path = f"{prefix}{entry.name}"
         if entry.is_dir() and not entry.name.startswith("__"):
@@ -124,10 +123,11 @@ def _tree(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
             yield path, entry.read_bytes()
 
 
-def _data(name: str, value: Any) -> Iterator[tuple[str, bytes]]:
+def _data(name: str, value: Any) -> tuple[str, bytes]:
     """JSON as a string literal: a parser of JSON reads it, with no names that mean something."""
     literal = json.dumps(json.dumps(_finite(value), separators=(",", ":"), allow_nan=False))
-    yield f"assets/data/{name}.js", f"nautile.put({json.dumps(name)}, {literal});\n".encode("ascii")
+    text = f"nautile.put({json.dumps(name)}, {literal});\n"
+    return f"assets/data/{name}.js", text.encode("ascii")
 
 
 def _finite(value: Any) -> Any:

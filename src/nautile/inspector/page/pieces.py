@@ -80,7 +80,8 @@ class Sources:
     def _index(self, inner: Definitions) -> None:
         for number, term in enumerate(self.terms):
             whole = inline(term, inner)
-            for key in (whole, *self.classes.of(whole)):
+            keys: tuple[int | Term, ...] = (whole, *self.classes.of(whole))
+            for key in keys:
                 self.known.setdefault(key, []).append(number)
         for number, definition in enumerate(self.definitions):
             load = Load(definition.buffer, tuple(_indices(definition)))

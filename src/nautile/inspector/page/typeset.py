@@ -2,7 +2,8 @@
 
 ```
 Tree ::= {"k": kind, "t": text, "c": [Tree], "id": number}
-kind ::= "num" | "idx" | "load" | "op" | "call" | "cast" | "fold" | "run" | "before" | "online" | "..."
+kind ::= "num" | "idx" | "load" | "op" | "call" | "cast" | "fold" | "run" | "before" | "online"
+       | "..."
 ```
 
 `t` is the number, axis, tensor, operator, type or monoid; of a fold, `a` is its axis. `id` tells

@@ -11,7 +11,9 @@
   const FOLD = 5.5;
 
   const mo = (text, form) => math("mo", { form: form ?? null }, text);
-  const mi = (text) => math("mi", { mathvariant: Array.from(text).length === 1 ? null : "normal" }, text);
+  // The second index over one family is spelt `t__1`, and set as t₁.
+  const spelt = (name) => name.replace(/__(\d+)$/, (_, digits) => digits.replace(/\d/g, (d) => "₀₁₂₃₄₅₆₇₈₉"[d]));
+  const mi = (text) => math("mi", { mathvariant: /^.[₀-₉]*$/u.test(spelt(text)) ? null : "normal" }, spelt(text));
   const fenced = (inner, open = "(", close = ")") => math("mrow", {}, mo(open, "prefix"), inner, mo(close, "postfix"));
   const listed = (nodes) => nodes.flatMap((n, i) => (i ? [mo(","), n] : [n]));
 

@@ -42,8 +42,9 @@
     const x = scale(Math.min(...intensities) / 2, Math.max(...intensities) * 2, EDGE.left, WIDTH - EDGE.right);
     const y = scale(Math.min(...rates) / 2, Math.max(...rates) * 1.2, HEIGHT - EDGE.bottom, EDGE.top);
     const description = `${dots.length} kernels under the ceilings of ${device.name}; the table after the chart has the figures`;
+    const numbers = placed(dots, x, y);
     return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": `Roofline: ${description}` },
-      grid(x, y), roofs(device, flat, x, y), dots.map((d) => dot(d, x, y)));
+      grid(x, y), roofs(device, flat, x, y), dots.map((d, n) => dot(d, numbers[n], x, y)));
   }
 
   function grid(x, y) {
@@ -75,10 +76,23 @@
     return svg("g", {}, slanted.filter(Boolean), level);
   }
 
-  function dot(d, x, y) {
+  // Numbers stand above their dots, one above the other where they would meet.
+  function placed(dots, x, y) {
+    const taken = [];
+    return dots.map((d) => {
+      const place = { x: x(d.intensity), y: y(d.predicted) - 11 };
+      while (taken.some((t) => Math.abs(t.x - place.x) < 17 && Math.abs(t.y - place.y) < 14) && place.y > EDGE.top + 8) place.y -= 14;
+      taken.push(place);
+      return place;
+    });
+  }
+
+  function dot(d, at, x, y) {
     const label = `${d.name}: ${text.quantity(d.intensity, "op/B")}, predicted ${text.quantity(d.predicted, "op/s")}`;
-    const parts = [svg("title", {}, label), svg("circle", { class: "dot", cx: x(d.intensity), cy: y(d.predicted), r: 8 }),
-      svg("text", { class: "dotname", x: x(d.intensity), y: y(d.predicted) + 4, "text-anchor": "middle" }, d.number)];
+    const [px, py] = [x(d.intensity), y(d.predicted)];
+    const parts = [svg("title", {}, label), svg("line", { class: "leader", x1: px, y1: py, x2: at.x, y2: at.y }),
+      svg("circle", { class: "dot", cx: px, cy: py, r: 5 }),
+      svg("text", { class: "dotname", x: at.x, y: at.y, "text-anchor": "middle" }, d.number)];
     if (d.measured) {
       const [cx, cy] = [x(d.intensity), y(d.measured)];
       parts.push(svg("path", { class: "measured", d: `M${cx} ${cy - 7} l7 7 l-7 7 l-7 -7 z` }));
