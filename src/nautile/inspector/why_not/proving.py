@@ -1,0 +1,68 @@
+"""Whether a program that was forced could run at all: lowered, compiled where that is asked for,
+and certified like any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nautile.errors import CompileError, LoweringError
+
+from .forcing import Forced
+from .inquiry import Inquiry
+
+if TYPE_CHECKING:
+    from nautile.stages import Optimization
+
+__all__ = ["Fault", "fault_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a program: a code of answers.py, and the message."""
+
+    code: str
+    text: str
+
+
+def fault_of(inquiry: Inquiry, forced: Forced) -> Fault | None:
+    """The first fault of the forced program; None where it would do."""
+    from nautile import building
+    from nautile.stages import Optimization, certify
+
+    result = inquiry.result
+    plan = replace(
+        inquiry.plan,
+        kernels=forced.kernels,
+        intermediates=forced.intermediates,
+        seconds=forced.seconds,
+    )
+    trial = Optimization(result.program, result.options, result.regions, result.snapshots)
+    trial.apart, trial.accepted, trial.plan = result.apart, result.accepted, plan
+    try:
+        trial.built = tuple(building.build(k, result.options) for k in forced.kernels)
+        if result.options.compile:
+            _compile(trial)
+    except LoweringError as error:
+        return Fault("lowering", error.message)
+    except CompileError as error:
+        if error.code != "gate":
+            raise
+        return Fault("gate", error.message)
+    kernels = tuple(b.best.kernel for b in trial.built)
+    trial.plan = replace(plan, kernels=kernels)
+    certify(trial)
+    assert trial.certificate is not None
+    if trial.passed:
+        return None
+    bad = [c for c in trial.certificate.checks if not c.passed]
+    return Fault("certificate", "; ".join(f"{c.name}: {c.detail}" for c in bad[:3]))
+
+
+def _compile(trial: Optimization) -> None:
+    from nautile import building
+
+    with building.Compiler() as compiler:
+        trial.built = tuple(
+            building.compile_built(built, trial.options, compiler) for built in trial.built
+        )
