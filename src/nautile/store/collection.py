@@ -135,7 +135,7 @@ class _Collection:
 
         def work(connection: Connection) -> list[Victim]:
             every = select(entries.c.key, entries.c.used, entries.c.ingredients)
-            rows = connection.execution_options(yield_per=BATCH).execute(every)
+            rows = connection.execute(every.execution_options(yield_per=BATCH))
             return [(key, used) for key, used, text in rows if _differs(text, current)]
 
         self._remove(self.transact(work))
@@ -155,7 +155,7 @@ class _Collection:
         victims: list[Victim] = []
         if excess <= 0:
             return victims
-        for key, at, own in connection.execution_options(yield_per=BATCH).execute(_weights()):
+        for key, at, own in connection.execute(_weights().execution_options(yield_per=BATCH)):
             if excess <= 0:
                 break
             if key not in self.policy.keep:

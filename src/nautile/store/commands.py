@@ -65,7 +65,7 @@ def _stats(
         return
     of = f"{found.entries} results of {found.terms} programs"
     print(f"{found.place}: {of}, schema {found.schema}")
-    stored, saved = found.artifact_bytes, found.linked_bytes - found.artifact_bytes
+    stored, saved = found.artifact_bytes, found.shared_bytes
     print(f"  records    {_bytes(found.record_bytes)}, database {_bytes(found.database_bytes)}")
     print(f"  artifacts  {found.artifacts}, {_bytes(stored)} ({_bytes(saved)} shared)")
     print(f"  hits       {found.hits}")

@@ -4,7 +4,8 @@
 key          1 to 200 of  A-Z a-z 0-9 . _ : -
 record       a JSON object, as `optimize --json` prints it
 artifacts    {relative path: digest}          digest: BLAKE2b-256 in 64 hexadecimal digits
-ingredients  {name: JSON value}               what the key was made of; "term" is the program's
+ingredients  {name: JSON value}               what the key was made of, and two beside it:
+             "term" is the identity of the program itself, "names" how this one calls its parts
 ```
 
 A row carries a checksum over all of it, so that a damaged row is a miss and never a result.

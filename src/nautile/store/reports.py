@@ -16,11 +16,11 @@ LOSSES = ("row", "links", "database")
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The contents of a store. `linked_bytes` counts an artifact once for each entry that has it,
-    `artifact_bytes` once in all. `terms` is how many different programs there are; `distinct` how
-    many values each ingredient of the keys takes, and `apart` in how many entries of programs that
-    are there more than once that ingredient differs from another entry of the same program: it is
-    why they are not shared."""
+    """The contents of a store. `artifact_bytes` counts each artifact once, `shared_bytes` is what
+    it would take more if each entry had its own. `terms` is how many different programs there are;
+    `distinct` how many values each ingredient of the keys takes, and `apart` in how many entries of
+    programs that are there more than once that ingredient differs from another entry of the same
+    program: it is why they are not shared."""
 
     place: str
     backend: str
@@ -29,7 +29,7 @@ class Stats:
     artifacts: int
     record_bytes: int
     artifact_bytes: int
-    linked_bytes: int
+    shared_bytes: int
     database_bytes: int
     hits: int
     oldest: float | None

@@ -55,7 +55,7 @@ def remove(connection: Connection, gone: Sequence[str]) -> int:
 def keys(connection: Connection) -> Iterator[str]:
     """All keys, sorted."""
     ordered = select(entries.c.key).order_by(entries.c.key)
-    result = connection.execution_options(yield_per=BATCH).execute(ordered)
+    result = connection.execute(ordered.execution_options(yield_per=BATCH))
     yield from result.scalars()
 
 
@@ -63,7 +63,7 @@ def stream(connection: Connection, only: Iterable[str] | None = None) -> Iterato
     """All rows, or those of the keys, sorted, a few in memory at a time."""
     if only is None:
         ordered = select(entries).order_by(entries.c.key)
-        result = connection.execution_options(yield_per=BATCH).execute(ordered)
+        result = connection.execute(ordered.execution_options(yield_per=BATCH))
         yield from (dict(row) for row in result.mappings())
         return
     for key in sorted(set(only)):

@@ -21,6 +21,7 @@ from .schema import artifacts, entries, links, metadata
 __all__ = ["stats", "totals"]
 
 BATCH = 1000
+BESIDE = {"term", "names"}  # what a key is not told apart by
 
 
 def stats(database: Database, objects: Objects) -> Stats:
@@ -57,20 +58,23 @@ def totals(connection: Connection) -> dict[str, Any]:
 
 
 def _more(connection: Connection) -> dict[str, Any]:
-    used = select(func.coalesce(func.sum(artifacts.c.bytes), 0)).join_from(links, artifacts)
+    more = (func.count() - 1).label("more")
+    uses = select(links.c.digest, more).group_by(links.c.digest).subquery()
+    same = uses.c.digest == artifacts.c.digest
+    shared = select(func.sum(artifacts.c.bytes * uses.c.more)).join_from(artifacts, uses, same)
     times = select(
         func.coalesce(func.sum(entries.c.hits), 0),
         func.min(entries.c.created),
         func.max(entries.c.created),
     )
     hits, oldest, newest = connection.execute(times).one()
-    made = select(entries.c.version, func.count()).group_by(entries.c.version)
+    made = select(entries.c.version, func.count().label("made")).group_by(entries.c.version)
     return {
-        "linked_bytes": int(connection.execute(used).scalar() or 0),
+        "shared_bytes": int(connection.execute(shared).scalar() or 0),
         "hits": int(hits),
         "oldest": oldest,
         "newest": newest,
-        "versions": dict(connection.execute(made).tuples().all()),
+        "versions": {row.version: row.made for row in connection.execute(made)},
     }
 
 
@@ -79,13 +83,14 @@ def _database_bytes(connection: Connection, database: Database) -> int:
         path = Path(database.url.database or "")
         files = [path, path.with_name(path.name + "-wal")]
         return sum(f.stat().st_size for f in files if f.exists())
-    size = text("SELECT sum(pg_total_relation_size(to_regclass(n))) FROM unnest(:names) AS n")
-    return int(connection.execute(size, {"names": list(metadata.tables)}).scalar() or 0)
+    of_table = text("SELECT pg_total_relation_size(to_regclass(:name))")
+    sizes = (connection.execute(of_table, {"name": n}).scalar() for n in metadata.tables)
+    return sum(int(size or 0) for size in sizes)
 
 
 def _ingredients(connection: Connection) -> Iterator[tuple[str | None, dict[str, Any]]]:
     ordered = select(entries.c.term, entries.c.ingredients).order_by(entries.c.term)
-    for term, made_of in connection.execution_options(yield_per=BATCH).execute(ordered):
+    for term, made_of in connection.execute(ordered.execution_options(yield_per=BATCH)):
         yield term, json.loads(made_of)
 
 
@@ -102,7 +107,7 @@ class _Apart:
         for term, group in groupby(found, key=lambda pair: pair[0]):
             members = [made_of for _, made_of in group] if term is not None else []
             self.terms += term is not None
-            names = {name for made_of in members for name in made_of} - {"term"}
+            names = {name for made_of in members for name in made_of} - BESIDE
             for name in names:
                 values = [_hash(made_of.get(name)) for made_of in members]
                 self.distinct.setdefault(name, set()).update(values)
