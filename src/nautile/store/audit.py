@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
+from nautile.errors import StoreError
+
 from . import rows
 from .database import Database
 from .entry import DIGEST, Blob, decode
@@ -39,7 +41,14 @@ def verify(
 ) -> Verified:
     """What is wrong, after repairing it where that is wanted."""
     look = _Look(database, objects, repair, progress or (lambda _: None))
-    found = [*look.damage_of_database(), *look.artifacts(), *look.rows(), *look.files()]
+    found: list[Problem] = []
+    try:
+        for step in (look.damage_of_database, look.artifacts, look.rows, look.files):
+            found.extend(step())
+    except StoreError as error:
+        if error.code != "store-corrupt":
+            raise
+        found.append(Problem("database", error.message))
     return Verified(look.entries, look.contents, look.bytes, tuple(found))
 
 
@@ -67,12 +76,18 @@ class _Look:
 
     def artifacts(self) -> Iterator[Problem]:
         """Artifacts with a row whose content is missing or damaged."""
-        for prefix in (f"{i:02x}" for i in range(256)):
-            with self.database.reading() as connection:
-                named = connection.execute(_named(prefix)).all()
-            for digest, size in named:
-                yield from self._artifact(Blob(digest, size))
+        last = ""
+        while named := self._named_after(last):
+            for blob in named:
+                yield from self._artifact(blob)
             self.progress(len(named))
+            last = named[-1].digest
+
+    def _named_after(self, last: str) -> list[Blob]:
+        rows = select(artifacts.c.digest, artifacts.c.bytes).where(artifacts.c.digest > last)
+        with self.database.reading() as connection:
+            found = connection.execute(rows.order_by(artifacts.c.digest).limit(BATCH))
+            return [Blob(digest, size) for digest, size in found]
 
     def _artifact(self, blob: Blob) -> Iterator[Problem]:
         whole = self.objects.whole(blob.digest)
@@ -118,7 +133,7 @@ class _Look:
         """Files that belong to no row. They do no harm; `gc` removes the old ones."""
         for folder in self.objects.folders():
             with self.database.reading() as connection:
-                named = {digest for digest, _ in connection.execute(_named(folder))}
+                named = set(connection.execute(_named(folder)).scalars())
             for file in self.objects.found(folder):
                 if not DIGEST.fullmatch(file.name):
                     yield Problem("foreign", file.name)
@@ -129,11 +144,8 @@ class _Look:
 
 
 def _named(prefix: str) -> Select[Any]:
-    return (
-        select(artifacts.c.digest, artifacts.c.bytes)
-        .where(artifacts.c.digest >= prefix, artifacts.c.digest < prefix + "g")
-        .order_by(artifacts.c.digest)
-    )
+    after, before = artifacts.c.digest >= prefix, artifacts.c.digest < prefix + "g"
+    return select(artifacts.c.digest).where(after, before)
 
 
 def _users(digest: str) -> Select[Any]:

@@ -74,7 +74,11 @@ def collect(
 ) -> Collected:
     """Remove what the policy gives up, in small transactions, and tell what it was."""
     if not policy.dry_run:
-        return _Collection(database, objects, policy, clock(), database.transact).run()
+        objects.release()
+        try:
+            return _Collection(database, objects, policy, clock(), database.transact).run()
+        finally:
+            objects.reserve()
 
     def work(connection: Connection) -> None:
         inside = _Collection(database, objects, policy, clock(), lambda w: w(connection))
@@ -100,14 +104,17 @@ class _Collection:
     counts: _Counts = field(default_factory=_Counts)
 
     def run(self) -> Collected:
-        """Entries first, then artifacts without entries, then files without rows."""
+        """Files without rows first: where the disk is full, they make the room that the database
+        needs for the rest. Then entries, then artifacts without entries."""
+        self._files()
+        for folder in self.objects.folders():
+            self._orphans(folder)
+        if not self.policy.dry_run:
+            self.database.compact()
         self._expired()
         self._stale()
         self._excess()
         self._artifacts()
-        for folder in self.objects.folders():
-            self._orphans(folder)
-        self._files()
         left = self.transact(statistics.totals)
         c = self.counts
         return Collected(

@@ -13,7 +13,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,6 +98,15 @@ class Database:
     def _once(self, work: Callable[[Connection], T], write: bool) -> T:
         with self.engine.begin() if write else self._reader() as connection:
             return work(connection)
+
+    def compact(self) -> None:
+        """Move what SQLite's write-ahead log holds into the database file, and empty the log; left
+        for another time where somebody reads, or no space is left."""
+        if not self.sqlite or self.read_only:
+            return
+        engine = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with suppress(DBAPIError), engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def hold(self, connection: Connection, name: str, *, shared: bool = False) -> None:
         """Hold the lock of that name until the transaction ends. SQLite has one writer anyway."""

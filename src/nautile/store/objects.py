@@ -5,6 +5,7 @@ FOLDER/store.json                        whose artifacts these are: {"format", "
 FOLDER/objects/ab/cdef...                content of digest abcdef..., read-only, never changed
 FOLDER/tmp/PID-RANDOM                    a file being written, in the same file system
 FOLDER/quarantine/DIGEST.NANOSECONDS     a file whose content did not fit its name
+FOLDER/reserve                           room on a full disk, so that `gc` can work on it
 ```
 
 A content is written to `tmp`, synced, renamed, and its folder synced: a name in `objects` is a
@@ -25,12 +26,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
 
+from nautile.errors import StoreError
+
 from .entry import DIGEST, Blob, digest_of
 from .faults import of_system, translated
 
 __all__ = ["Found", "Objects"]
 
 CHUNK = 1 << 20
+RESERVE = 1 << 20
+TRIES = 100
 LOG = logging.getLogger("nautile.store")
 
 
@@ -56,6 +61,22 @@ class Objects:
         with translated(self.root):
             for folder in (self.objects, self.temporary, self.quarantined):
                 folder.mkdir(parents=True, exist_ok=True)
+        self.reserve()
+
+    def reserve(self) -> None:
+        """Keep some room on the disk, where there is any."""
+        path = self.root / "reserve"
+        try:
+            if not path.exists():
+                path.write_bytes(b"\0" * RESERVE)
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
+
+    def release(self) -> None:
+        """Give that room up, for what has to be written so that more can be removed."""
+        with translated(self.root):
+            (self.root / "reserve").unlink(missing_ok=True)
 
     def path(self, digest: str) -> Path:
         """Where the content of that digest is, or would be."""
@@ -148,6 +169,17 @@ class Objects:
         return True
 
     def _write(self, content: bytes | Path) -> Blob:
+        for _ in range(TRIES):
+            if blob := self._written(content):
+                return blob
+        raise StoreError(
+            f"{self.temporary}: what is being written is removed again and again: "
+            "is a collection without grace running?",
+            code="store-busy",
+        )
+
+    def _written(self, content: bytes | Path) -> Blob | None:
+        """Write a file and give it its name; None where it was removed before it had one."""
         name = self.temporary / f"{os.getpid()}-{secrets.token_hex(8)}"
         try:
             with name.open("xb") as file:
@@ -155,19 +187,20 @@ class Objects:
                 file.flush()
                 os.fsync(file.fileno())
                 os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o444)
-            self._publish(name, self.path(blob.digest))
+            return blob if self._publish(name, self.path(blob.digest)) else None
         finally:
             name.unlink(missing_ok=True)
-        return blob
 
-    def _publish(self, name: Path, path: Path) -> None:
-        try:
+    def _publish(self, name: Path, path: Path) -> bool:
+        with suppress(FileExistsError):
             path.parent.mkdir()
             _sync(self.objects)
-        except FileExistsError:
-            pass
-        os.replace(name, path)
+        try:
+            os.replace(name, path)
+        except FileNotFoundError:
+            return False
         _sync(path.parent)
+        return True
 
 
 def _pieces(content: bytes | Path) -> Iterator[bytes]:

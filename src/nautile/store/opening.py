@@ -80,6 +80,7 @@ def _current(database: Database) -> tuple[str, bool]:
         if database.read_only:
             raise _unready(database, version)
         database.transact(_prepare)
+        database.compact()
     return database.transact(_identity, write=False)
 
 
