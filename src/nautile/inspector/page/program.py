@@ -5,7 +5,7 @@ its tile programs and CUDA, every line with the definition that it belongs to.
 Program  ::= {"lines", "filename", "definitions": [Definition], "device", "kernels": [name]}
 Definition ::= {"name", "axes", "tree", "line", "terms": [number]}      line of the source, from 0
 Kernel   ::= {"name", "ways": [{"architecture", "schedule", "steps": [Step]}]}
-Step     ::= {"name", "tile": [Line], "cuda": [text], "origin": [number of a tile line, or -1]}
+Step     ::= {"name", "tile": [Line], "cuda": [text], "origin": [[number of a tile line]]}
 Line     ::= {"text", "piece": number of a definition or -1, "equal": [numbers of source terms]}
 ```
 """
@@ -19,11 +19,22 @@ from typing import TYPE_CHECKING, Any
 from nautile.codegen.kernel_text import identifier
 from nautile.codegen.lower import meanings
 from nautile.codegen.show import show
-from nautile.codegen.tile import Loop, Read, Statement, TileProgram, Write
+from nautile.codegen.tile import (
+    Fold,
+    Loop,
+    Map,
+    Mma,
+    Read,
+    Ref,
+    Statement,
+    TileProgram,
+    Write,
+)
 from nautile.errors import LoweringError
 from nautile.inspector.page.lines import origins
 from nautile.inspector.page.pieces import Place, Sources
 from nautile.inspector.page.typeset import tree
+from nautile.terms import walk
 
 if TYPE_CHECKING:
     from nautile.built import Implementation, Step
@@ -69,8 +80,6 @@ def _chosen(result: Optimization) -> tuple[Kernel, ...]:
 
 def _pieces(kernel: Kernel, found: Sources) -> set[int]:
     """The definitions that a kernel's terms belong to."""
-    from nautile.terms import walk
-
     places = (found.place(t) for o in kernel.outputs for t in walk(o.term))
     return {p.piece for p in places if p is not None}
 
@@ -139,18 +148,27 @@ def _step(
     lines: list[dict[str, Any]] = []
     tiles: dict[str, int] = {}
     buffers: dict[str, int] = {}
+    readers: dict[int, list[int]] = {}
     for program, part in pairs:
         held = _held(kernel, part, rounding)
         texts = show(program).splitlines()
         lines.append({"text": texts[0], "piece": -1, "equal": []})
         for text, statement in zip(texts[1:], _flat(program.body), strict=True):
             place = _place(statement, held, found)
+            for name in _read(statement):
+                if name in tiles:
+                    readers.setdefault(tiles[name], []).append(len(lines))
             _register(statement, len(lines), tiles, buffers)
             piece, equal = (-1, ()) if place is None else (place.piece, place.equal)
             lines.append({"text": text, "piece": piece, "equal": list(equal)})
     cuda = step.cuda.text.splitlines()
-    numbers = [-1 if n is None else n for n in origins(cuda, tiles, buffers)]
-    return {"name": step.cuda.name, "tile": lines, "cuda": cuda, "origin": numbers}
+    found_at = origins(cuda, tiles, buffers, readers)
+    return {
+        "name": step.cuda.name,
+        "tile": lines,
+        "cuda": cuda,
+        "origin": [list(o) for o in found_at],
+    }
 
 
 def _held(kernel: Kernel, part: Part, rounding: bool) -> dict[str, Any]:
@@ -174,6 +192,20 @@ def _place(statement: Statement, held: dict[str, Any], found: Sources) -> Place 
     name = statement.source.name if isinstance(statement, Write) else statement.target.name
     term = held.get(name)
     return None if term is None else found.place(term)
+
+
+def _read(statement: Statement) -> Iterator[str]:
+    """Names of the tiles that a statement reads."""
+    match statement:
+        case Map(_, value):
+            yield from (t.tile.name for t in walk(value) if isinstance(t, Ref))
+        case Fold():
+            yield from (t.name for t in (statement.source, statement.repair) if t is not None)
+        case Mma():
+            read = (statement.left, statement.right, statement.repair)
+            yield from (t.name for t in read if t is not None)
+        case Write():
+            yield statement.source.name
 
 
 def _register(

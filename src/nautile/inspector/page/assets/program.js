@@ -37,7 +37,11 @@
       said: `definition ${data.definitions[line.piece].name}` };
   }
 
-  const ofCuda = (n) => (stepOf().origin[n] < 0 ? NOTHING : ofTile(stepOf().origin[n]));
+  function ofCuda(n) {
+    const found = stepOf().origin[n].map(ofTile);
+    const all = (key) => new Set(found.flatMap((lit) => [...lit[key]]));
+    return found.length ? { pieces: all("pieces"), terms: all("terms"), tile: all("tile"), said: found[0].said } : NOTHING;
+  }
 
   function light(lit) {
     const { tile, cuda } = kernel.rows;
@@ -51,7 +55,7 @@
     }
     tile.forEach((row, n) => row.classList.toggle("lit", lit.tile.has(n)));
     const { origin } = stepOf();
-    cuda.forEach((row, n) => row.classList.toggle("lit", lit.tile.has(origin[n])));
+    cuda.forEach((row, n) => row.classList.toggle("lit", origin[n].some((o) => lit.tile.has(o))));
     panes.kernels.forEach((button, n) => button.classList.toggle("lit",
       [...pieces].some((p) => data.pieces[n]?.includes(p))));
   }
@@ -193,7 +197,7 @@
   function drawKernel() {
     const step = stepOf();
     const tile = step.tile.map((line) => row(line.text, line.piece, null));
-    const cuda = step.cuda.map((line, n) => row(line, step.origin[n] < 0 ? -1 : step.tile[step.origin[n]].piece, n + 1));
+    const cuda = step.cuda.map((line, n) => row(line, step.origin[n].length ? step.tile[step.origin[n][0]].piece : -1, n + 1));
     kernel.rows = { tile, cuda };
     const tileBox = lines("tile", "Tile program", tile, ofTile);
     const cudaBox = lines("cuda", "CUDA", cuda, ofCuda);

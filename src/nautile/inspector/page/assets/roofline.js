@@ -113,7 +113,8 @@
 
   function roofline(device, kernels, measured) {
     const dots = points(kernels, measured);
-    return el("div", {}, chart(device, dots, ceilings(device, kernels)), figures(dots, kernels));
+    return el("div", {}, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Roofline chart" }, chart(device, dots, ceilings(device, kernels))),
+      figures(dots, kernels));
   }
 
   async function draw(panel) {

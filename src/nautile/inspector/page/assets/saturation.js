@@ -58,7 +58,7 @@
     panel.append(el("p", { class: "lead" }, `Stopped because: ${found.stop}. ${found.rows} rows after ${found.iterations} iterations, ${quantity(found.seconds, "s")}.`),
       grown ? el("p", {}, `Most terms came from ${short(grown, 300)}.`) : "");
     const course = found.course ?? [];
-    if (course.length) panel.append(chart(course), iterations(course), rules(course) ?? "");
+    if (course.length) panel.append(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Course of the saturation" }, chart(course)), iterations(course), rules(course) ?? "");
   }
 
   nautile.views.set("saturation", { title: "Saturation", draw });
