@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nautile.errors import ExtractionError
@@ -27,7 +27,7 @@ from nautile.terms import (
     transform,
 )
 
-__all__ = ["Chosen", "finish"]
+__all__ = ["Chosen", "course", "finish"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,7 @@ def finish(
     chosen: Sequence[Chosen], program: Program, device: Device, *, numerics: str = "real"
 ) -> tuple[tuple[Kernel, ...], tuple[Buffer, ...]]:
     """Kernels in launch order, and the tensors stored between them."""
-    drafts = _drafts(chosen, program)
-    if numerics != "exact":
-        drafts = _narrowed(drafts, program)
-    drafts = _divided(drafts, program)
+    *_, (_, drafts) = _stages(chosen, program, numerics)
     drafts = _ordered([d for draft in drafts for d in _launchable(draft, device, numerics)])
     names = _kernel_names(drafts)
     kernels = tuple(
@@ -75,6 +72,27 @@ def finish(
     kernels = joined(kernels, frozenset(final))
     between = [o.buffer for k in kernels for o in k.outputs if o.buffer.name not in final]
     return kernels, tuple(dict.fromkeys(between))
+
+
+def course(
+    chosen: Sequence[Chosen], program: Program, *, numerics: str = "real"
+) -> Iterator[tuple[str, tuple[Output, ...]]]:
+    """What is stored after each stage of finishing, as `finish` does it: "store" gives chosen terms
+    tensors, "narrow" gives those the types that all readers round them to, "split" makes states
+    over chunks and what merges them."""
+    for name, drafts in _stages(chosen, program, numerics):
+        yield name, tuple(o for d in drafts for o in d.outputs)
+
+
+def _stages(
+    chosen: Sequence[Chosen], program: Program, numerics: str
+) -> Iterator[tuple[str, list[_Draft]]]:
+    drafts = _drafts(chosen, program)
+    yield "store", drafts
+    if numerics != "exact":
+        drafts = _narrowed(drafts, program)
+    yield "narrow", drafts
+    yield "split", _divided(drafts, program)
 
 
 Schedule = tuple[tuple[Part, ...], Prediction]
