@@ -6,7 +6,7 @@ from typing import Any
 
 from .problems import MEDIA_TYPE
 
-__all__ = ["EVERYWHERE", "problems", "text_of"]
+__all__ = ["EVENTS", "EVERYWHERE", "problems", "text_of"]
 
 _REFERENCE = {"$ref": "#/components/schemas/Problem"}
 _MEANINGS = {
@@ -25,6 +25,7 @@ _MEANINGS = {
     500: "A defect of the service.",
     503: "The queue is full, or the database cannot be reached.",
 }
+_KINDS = ("queued", "started", "stage", "done", "failed", "cancelled", "dead")
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 
 
@@ -48,4 +49,23 @@ def text_of(media_type: str, description: str) -> dict[str, Any]:
     return {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
 
 
+EVENTS: dict[str, Any] = {
+    "description": "Server-sent events, until the job's end. `data` is a JSON object.",
+    "content": {
+        "text/event-stream": {
+            "schema": {
+                "type": "object",
+                "required": ["id", "event", "data"],
+                "properties": {
+                    "id": {"type": "string", "pattern": "^[0-9]+$"},
+                    "event": {
+                        "type": "string",
+                        "enum": list(_KINDS),
+                    },
+                    "data": {"type": "string", "contentMediaType": "application/json"},
+                },
+            }
+        }
+    },
+}
 EVERYWHERE = problems(401, 403, 421, 422, 429, 500, 503)

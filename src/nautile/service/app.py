@@ -83,13 +83,14 @@ def application(context: Context) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     context: Context = app.state.context
-    looking = asyncio.create_task(context.news.run())
+    beside = [asyncio.create_task(work) for work in (context.news.run(), context.readers.warm())]
     try:
         yield
     finally:
-        looking.cancel()
-        with suppress(asyncio.CancelledError):
-            await looking
+        for task in beside:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await context.readers.close()
 
 

@@ -1,7 +1,7 @@
 """Bodies of requests, read strictly: what one reader takes for valid, every other one must, too.
 
 Refused by name: other types than JSON, texts that are not UTF-8, nesting beyond MAX_DEPTH, names
-given twice in an object, NaN and infinities, integers of absurd length, lone surrogates and NUL.
+given twice in an object, NaN and infinities, integers of absurd length, lone surrogates.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def _float(text: str) -> float:
 
 
 def _check_texts(value: Any) -> None:
-    """No text that cannot be written as UTF-8, or that a database refuses."""
+    """No text that cannot be written as UTF-8."""
     if isinstance(value, str):
-        if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-            raise _bad("a text holds NUL or half a surrogate pair")
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            raise _bad("a text holds half a surrogate pair")
     elif isinstance(value, dict):
         for name, inner in value.items():
             _check_texts(name)

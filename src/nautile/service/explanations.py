@@ -7,6 +7,7 @@ a folder of static files (nautile.inspector.page), served under the very policy 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from nautile.errors import RequestError
@@ -18,7 +19,7 @@ from .results import task_of
 from .runs import latest
 from .tokens import Token
 
-__all__ = ["POLICY", "asked_for", "file", "key_of"]
+__all__ = ["POLICY", "asked_for", "key_of", "page"]
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -65,11 +66,7 @@ def asked_for(context: Context, job: Job, token: Token) -> tuple[str, dict[str, 
     return run, None
 
 
-def file(context: Context, job: Job, path: str) -> bytes | None:
-    """A file of the job's page; None where there is none, or no page yet."""
-    if job.state != "done":
-        return None
-    entry = context.store.peek(key_of(job))
-    if entry is None or path not in entry.artifacts:
-        return None
-    return context.store.read(entry.artifacts[path])
+def page(context: Context, job: Job) -> Mapping[str, str] | None:
+    """The digests of the files of the job's page by path; None where there is no page yet."""
+    entry = context.store.peek(key_of(job)) if job.state == "done" else None
+    return None if entry is None else entry.artifacts

@@ -14,6 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -42,6 +43,8 @@ _SECURITY = {
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BEARER = re.compile(r"[Bb]earer +([A-Za-z0-9_-]{1,200}) *")
 _GUARDED = ("/v1/", "/metrics")
+_DISCARDED = 16 << 20  # bytes of a refused body that are read, at most
+_PATIENCE = 2.0  # seconds
 _OWN_NAMES = {"localhost", "127.0.0.1", "[::1]", "::1"}
 
 
@@ -75,13 +78,11 @@ class Gate:
             await self._authenticate(scope, headers)
             limited.check_length()
         except NautileError as error:
+            await limited.discard()
             await of_error(error, seen.id)(scope, receive, seen)
             return
         try:
             await self._app(scope, limited, seen)
-        except NautileError as error:
-            if not seen.started:
-                await of_error(error, seen.id)(scope, receive, seen)
         except TimeoutError:
             raise
         except Exception:
@@ -125,7 +126,7 @@ class _Limited:
     def __init__(self, context: Context, headers: Headers, receive: Receive) -> None:
         self._most, self._receive = context.settings.body_bytes, receive
         self._seconds, self._headers = context.settings.body_seconds, headers
-        self._bytes, self._until, self._whole = 0, 0.0, False
+        self._bytes, self._until, self._whole, self._over = 0, 0.0, False, False
 
     def check_length(self) -> None:
         """Refuse what tells of itself that it is too long."""
@@ -146,9 +147,22 @@ class _Limited:
             raise RequestError(text, code="slow-body", http_status=408) from None
         self._bytes += len(message.get("body", b""))
         self._whole = not message.get("more_body", False)
-        if self._bytes > self._most:
+        if self._bytes > self._most and not self._over:
+            await self.discard()
             raise self._too_long()
         return message
+
+    async def discard(self) -> None:
+        """Read what still comes, within bounds: a connection that is closed with something unread
+        is reset, and the client might never see the answer."""
+        self._over = True
+        if "expect" in self._headers:
+            return  # the client waits for leave to send
+        with suppress(TimeoutError, RequestError):
+            async with asyncio.timeout(_PATIENCE):
+                while not self._whole and self._bytes < _DISCARDED:
+                    if (await self())["type"] == "http.disconnect":
+                        return
 
     def _too_long(self) -> RequestError:
         message = f"the body is longer than {self._most} bytes"

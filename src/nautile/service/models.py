@@ -34,7 +34,7 @@ def attention(Q: bf16[H,T,D], K: bf16[H,S,D], V: bf16[H,S,D], *, H=16, T=4096, S
     return O
 """
 State = Literal["queued", "running", "done", "failed", "cancelled", "dead"]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[A-Za-z_]\w*$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class _Strict(BaseModel):
@@ -66,8 +66,10 @@ class Submission(_Strict):
     program: Name | None = Field(
         None, description="Which program of the text; may be left out where it holds one."
     )
-    dims: dict[Name, Annotated[int, Field(ge=1, le=1 << 40)]] = Field(
-        default_factory=dict, max_length=64, description="Sizes in place of the defaults."
+    dims: dict[str, Annotated[int, Field(ge=1, le=1 << 40)]] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Sizes in place of the defaults.",
     )
     target: Annotated[str, StringConstraints(max_length=80, pattern=r"^[a-z0-9_]+$")] = Field(
         "h200", description="A device of `GET /v1/devices`."

@@ -19,7 +19,7 @@ from nautile.task import Pack as TaskPack
 
 from . import jobs, runs
 from .access import Admin, Reads, Service, Submits, whose
-from .answers import EVERYWHERE, problems, text_of
+from .answers import EVENTS, EVERYWHERE, problems
 from .body import StrictRoute
 from .context import Context
 from .jobs import Asked, Job
@@ -235,7 +235,7 @@ def requeue(id: Id, context: Service, token: Admin) -> Optimization:
     operation_id="events",
     response_class=StreamingResponse,
     responses={
-        200: text_of("text/event-stream", "Server-sent events, until the job's end."),
+        200: EVENTS,
         204: {"description": "The job has ended, and `Last-Event-ID` was its last event."},
         **EVERYWHERE,
         **problems(404),

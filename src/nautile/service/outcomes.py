@@ -38,18 +38,18 @@ _TYPES = {
     "md": "text/plain; charset=utf-8",
 }
 FilePath = Annotated[str, Path(min_length=1, max_length=1000, description="As listed.")]
+_TEXT: dict[str, Any] = {"schema": {"type": "string"}}
 _BYTES: dict[str, Any] = {
     "description": "The file.",
     "content": {
-        media: {"schema": {"type": "string"}}
-        for media in ("application/octet-stream", "text/plain", "application/json")
+        "application/octet-stream": _TEXT,
+        "text/plain": _TEXT,
+        "application/json": {"schema": {}},
     },
 }
 _PAGE: dict[str, Any] = {
     "description": "A file of the page.",
-    "content": {
-        media.partition(";")[0]: {"schema": {"type": "string"}} for media in _TYPES.values()
-    },
+    "content": {media.partition(";")[0]: _TEXT for media in _TYPES.values()} | _BYTES["content"],
 }
 
 
@@ -175,10 +175,13 @@ def _job_of(context: Context, ticket: str) -> str:
 
 def _file(context: Context, id: str, path: str) -> Response:
     job = jobs.find(context.database, id, None)
-    data = None if job is None else explanations.file(context, job, path)
+    page = None if job is None else explanations.page(context, job)
+    if page is None:
+        message = "there is no page yet: POST to `explanation`, and wait until it is done"
+        raise RequestError(message, code="not-finished", http_status=409, retry_after=1)
+    data = context.store.read(page[path]) if path in page else None
     if data is None:
-        message = "no such page: POST to `explanation` first, and wait until it is done"
-        raise RequestError(message, code="not-found", http_status=404)
+        raise RequestError("the page has no such file", code="not-found", http_status=404)
     kind = _TYPES.get(path.rpartition(".")[2], "application/octet-stream")
     headers = {"Content-Security-Policy": POLICY, "X-Frame-Options": "DENY"}
     return Response(data, media_type=kind, headers=headers)

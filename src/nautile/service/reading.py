@@ -112,6 +112,17 @@ class Readers:
         finally:
             self._asking -= 1
 
+    async def warm(self) -> None:
+        """Start the children, so that the first texts need not wait."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._free.qsize()):
+                group.create_task(self._touch())
+
+    async def _touch(self) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with self._child():
+                pass
+
     async def close(self) -> None:
         """End the children that are at rest."""
         while not self._free.empty():
