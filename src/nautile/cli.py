@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nautile import __version__
+from nautile.batch import commands as batch_commands
 from nautile.cli_options import (
     Accept,
     Arch,
@@ -59,6 +60,7 @@ app = typer.Typer(
 )
 app.add_typer(rules_app, name="rules")
 register(rules_app)
+batch_commands.register(app)
 register_store(app)
 register_service(app)
 

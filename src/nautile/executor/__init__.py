@@ -9,9 +9,9 @@ Executor ::= submit(task) -> ticket          never waits
 Done     ::= ticket, task, outcome
 ```
 
-A task may be run again wherever its worker was lost: running is idempotent, and the store of results
-keeps the first one. `Pool` runs tasks in processes of this machine; a task that crashes, hangs or
-takes too much memory costs its worker and its own record, and nothing else.
+A task may be run again wherever its worker was lost: running is idempotent, and the store of
+results keeps the first one. `Pool` runs tasks in processes of this machine; a task that crashes,
+hangs or takes too much memory costs its worker and its own record, and nothing else.
 """
 
 from nautile.executor.machine import Machine, machine

@@ -60,8 +60,9 @@ def _quota() -> list[int]:
 
 
 def _limit() -> list[int]:
-    for most, used in (("memory.max", "memory.current"),
-                       ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):  # fmt: skip
+    second = ("memory.max", "memory.current")
+    first = ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
+    for most, used in (second, first):
         with suppress(OSError, ValueError):
             group = Path("/sys/fs/cgroup")
             limit, taken = (int((group / n).read_text()) for n in (most, used))

@@ -110,19 +110,20 @@ class Pool:
         while (done := self.next()) is not None:
             yield done
 
-    def cancel(self, ticket: int) -> bool:
-        """Give a task up, running or not; False where it is finished already."""
+    def cancel(self, ticket: int, *, running: bool = True) -> bool:
+        """Give a task up: also one that runs, if not said otherwise. False where it goes on, or is
+        finished already."""
         with self._changed:
             job = next((j for j in self._waiting if j.ticket == ticket), None)
             if job is not None:
                 self._waiting.remove(job)
                 self._finish(job, _error(job, "it was cancelled before it ran", "cancelled"))
                 return True
-            running = any(p.job and p.job.ticket == ticket for p in self._processes)
-            if running:
+            runs = any(p.job and p.job.ticket == ticket for p in self._processes)
+            if runs and running:
                 self._unwanted.add(ticket)
         self._wake()
-        return running
+        return runs and running
 
     def close(self) -> None:
         """End what runs. Every process that the pool started is gone on return."""

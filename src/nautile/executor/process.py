@@ -137,8 +137,8 @@ class Process:
             return "it was ended"
         if code >= 0:
             return f"it ended with status {code}"
-        name = signal.Signals(-code).name if -code in iter(signal.Signals) else str(-code)
-        return f"it was killed by {name}"
+        known = {s.value: s.name for s in signal.Signals}
+        return f"it was killed by {known.get(-code, f'signal {-code}')}"
 
     def _said(self) -> str:
         """The last line of its standard error."""

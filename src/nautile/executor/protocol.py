@@ -35,8 +35,9 @@ class Executor(Protocol):
         """Finished tasks as they come, until none is left."""
         ...
 
-    def cancel(self, ticket: int) -> bool:
-        """Give a task up, running or not; False where it is finished already."""
+    def cancel(self, ticket: int, *, running: bool = True) -> bool:
+        """Give a task up: also one that runs, if not said otherwise. False where it goes on, or is
+        finished already."""
         ...
 
     def close(self) -> None:

@@ -1,0 +1,53 @@
+"""Bundles of a batch: below OUT/bundles, one folder a program, each under its program's own names.
+
+A folder is made aside and renamed, as single bundles are, so it is whole or not there. It holds
+copies: what a person changes there changes nothing in the store.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from nautile.errors import InputError
+
+__all__ = ["FOLDER", "place_of", "write"]
+
+FOLDER = "bundles"
+
+
+def place_of(label: str, program: str) -> str:
+    """Where a program's bundle lies below OUT."""
+    return f"{FOLDER}/{label}/{program}"
+
+
+def write(folder: Path, names: Mapping[str, Callable[[], bytes]]) -> None:
+    """Make the folder of these files (contents by name), in place of what was there.
+
+    Raises InputError where the disk refuses; what was there then stays.
+    """
+    aside = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(6)}")
+    try:
+        aside.mkdir(parents=True)
+        try:
+            for name, content in names.items():
+                (aside / name).parent.mkdir(parents=True, exist_ok=True)
+                (aside / name).write_bytes(content())
+            _swap(aside, folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        message = f"{folder} cannot be written: {error.strerror or error}"
+        raise InputError(message, code="unwritable-output") from error
+
+
+def _swap(aside: Path, folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        old = folder.with_name(f"{aside.name}.old")
+        os.rename(folder, old)
+        shutil.rmtree(old, ignore_errors=True)
+    os.rename(aside, folder)
