@@ -296,7 +296,7 @@ def _forced(inquiry: Inquiry, place: Place, beside: _Beside) -> Forced | None:
         for k, (n, c) in enumerate(pool.candidates)
         if n == place.number and computes(c.choice, nodes)
     ]
-    return cheapest(inquiry, pool, hits) if hits else None
+    return cheapest(inquiry, pool, ([k] for k in hits))
 
 
 def _without_asked(snapshot: Snapshot) -> Snapshot:

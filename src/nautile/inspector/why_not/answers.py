@@ -10,6 +10,7 @@ kind   ::= candidate | kernel | stored | term | rule
 |---|---|
 | chosen | it is part of the chosen program |
 | dearer | the program that it forces takes longer, by so much |
+| tied | the model cannot tell the program that it forces from the chosen one |
 | dominated | a named candidate makes as much of no more, for less |
 | beam | the search left it out before the choice (its rank among the forms of its value) |
 | infeasible | no tiling fits the device: the limit, and the least that it needs |
@@ -44,9 +45,9 @@ from .forcing import Forced
 __all__ = ["CODES", "Answer", "Reason"]
 
 CODES = (
-    "chosen", "dearer", "dominated", "beam", "infeasible", "form", "open", "unstorable",
-    "unreachable", "cut", "absent", "unequal", "numerics", "pack", "rounding", "certificate",
-    "lowering", "gate", "input", "matched", "unmatched",
+    "chosen", "dearer", "tied", "dominated", "beam", "infeasible", "form", "open",
+    "unstorable", "unreachable", "cut", "absent", "unequal", "numerics", "pack", "rounding",
+    "certificate", "lowering", "gate", "input", "matched", "unmatched",
 )  # fmt: skip
 
 

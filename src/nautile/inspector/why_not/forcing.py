@@ -6,7 +6,8 @@ such program is finished like any other, and compared with the chosen one resour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,8 @@ from .inquiry import Inquiry
 
 __all__ = ["Forced", "cheapest", "finished", "pool_with", "program_text", "spent"]
 
-TRIED = 24  # columns that are forced in turn, the cheapest ones first
+TRIED = 40  # groups of columns that are forced in turn, the cheapest ones first
+_READERS = 8  # readers that are tried for a column which nothing reads
 _TERM = 400  # operations of a term that are printed
 
 
@@ -82,23 +84,60 @@ def pool_with(
     return Pool(every, found, columns, tuple(roots), ids), len(others)
 
 
-def cheapest(
-    inquiry: Inquiry, pool: Pool, columns: Iterable[int], extra: Iterable[int] = ()
-) -> Forced | None:
-    """The cheapest program in which one of the columns runs (any program, without columns) and the
-    items `extra` are made; None where there is none."""
-    order = sorted(set(columns), key=lambda k: (pool.columns[k].cost, k))[:TRIED]
-    roots = (*pool.roots, *extra)
-    best: tuple[Selection, int | None] | None = None
-    choices: list[int | None] = list(order) or [None]
-    for k in choices:
-        force = frozenset() if k is None else frozenset([k])
-        answer = Exact(seconds=5.0, force=force)(pool.columns, roots)
-        if answer is None or (k is not None and k not in answer.columns):
+def cheapest(inquiry: Inquiry, pool: Pool, wanted: Iterable[Iterable[int]]) -> Forced | None:
+    """The cheapest program in which all columns of one of the groups `wanted` run and are of use;
+    None where there is none. Of many groups the cheapest ones are tried."""
+    found = min(_forced(pool, wanted), key=lambda pair: pair[0].cost, default=None)
+    return None if found is None else finished(inquiry, pool, found[0], min(found[1]))
+
+
+def _forced(
+    pool: Pool, wanted: Iterable[Iterable[int]]
+) -> Iterator[tuple[Selection, frozenset[int]]]:
+    """Selections in which one of the groups runs, each with its group. Where the makers of a group
+    are idle (nothing reads what they make), a reader is forced beside them."""
+    best = float("inf")
+    todo = [(_cost(pool, g), sorted(g), frozenset(g)) for g in {frozenset(g) for g in wanted}]
+    heapq.heapify(todo)
+    for _ in range(TRIED):
+        if not todo or todo[0][0] >= best:
+            return
+        _, first, group = heapq.heappop(todo)
+        answer = Exact(seconds=5.0, force=group)(pool.columns, pool.roots)
+        if answer is None or not group <= set(answer.columns):
             continue
-        if best is None or answer.cost < best[0].cost:
-            best = answer, k
-    return None if best is None else finished(inquiry, pool, *best)
+        idle = group - _useful(pool, answer)
+        if not idle:
+            best = min(best, answer.cost)
+            yield answer, frozenset(first)
+            continue
+        for reader in _readers(pool, idle)[:_READERS]:
+            more = group | {reader}
+            heapq.heappush(todo, (_cost(pool, more), first, more))
+
+
+def _cost(pool: Pool, group: Iterable[int]) -> float:
+    return sum(pool.columns[k].cost for k in group)
+
+
+def _useful(pool: Pool, answer: Selection) -> set[int]:
+    """The columns that make something which the roots need."""
+    found: set[int] = set()
+    todo, seen = list(pool.roots), set(pool.roots)
+    while todo:
+        k = answer.maker[todo.pop()]
+        found.add(k)
+        fresh = pool.columns[k].needs - seen
+        seen |= fresh
+        todo += fresh
+    return found
+
+
+def _readers(pool: Pool, makers: Iterable[int]) -> list[int]:
+    """The columns that read something of these, the cheapest first."""
+    made = frozenset(i for k in makers for i in pool.columns[k].makes)
+    found = [k for k, c in enumerate(pool.columns) if c.needs & made]
+    return sorted(found, key=lambda k: (pool.columns[k].cost, k))
 
 
 def finished(

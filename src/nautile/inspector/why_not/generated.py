@@ -20,7 +20,7 @@ from nautile.terms import Output, Term
 
 from .inquiry import Inquiry
 
-__all__ = ["Generated", "Refused", "computes", "generated", "only"]
+__all__ = ["Generated", "Refused", "computes", "generated", "only", "through"]
 
 WIDTH = 8  # of the beam, as programs are optimized
 BUDGET = 3000
@@ -83,21 +83,19 @@ def generated(
     number: int,
     snapshot: Snapshot,
     *,
-    stored: frozenset[int] = frozenset(),
+    outputs: tuple[Output, ...] | None = None,
     width: int = WIDTH,
 ) -> Generated:
-    """The candidates of a region over `snapshot`. Classes `stored` are generated for as if they
-    were in memory anyway (and may be stored, whatever they are)."""
+    """The candidates of a region over `snapshot`, for its own outputs or for others (one for each
+    root of the snapshot)."""
     classes = Classes(
         trim(snapshot),
-        inquiry.regions[number].outputs,
+        outputs or inquiry.regions[number].outputs,
         inquiry.device,
         f"~{number}.",
         inquiry.result.options.numerics,
     )
-    classes._kept_inside -= stored
     generator = _Watched(classes, width)
-    generator.beam.free = stored
     kept = tuple(generator.run())
     known = {id(c) for c in kept}
     priced = tuple(c for c in generator.every.values() if id(c) not in known)
@@ -112,6 +110,27 @@ def only(snapshot: Snapshot, nodes: Mapping[int, Node]) -> Snapshot:
         for c, own in snapshot.classes.items()
     }
     return replace(snapshot, classes=classes)
+
+
+def through(snapshot: Snapshot, target: int) -> Snapshot:
+    """The snapshot in which whatever can be made of the class `target` is made of it."""
+    above = {target}
+    users: dict[int, set[int]] = {}
+    for c, nodes in snapshot.classes.items():
+        for node in nodes:
+            for k in node.children:
+                users.setdefault(k, set()).add(c)
+    todo = [target]
+    while todo:
+        fresh = users.get(todo.pop(), set()) - above
+        above |= fresh
+        todo += fresh
+
+    def kept(c: int, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        own = tuple(n for n in nodes if not above.isdisjoint(n.children))
+        return nodes if c == target or not own else own
+
+    return replace(snapshot, classes={c: kept(c, ns) for c, ns in snapshot.classes.items()})
 
 
 def computes(choice: Mapping[int, Node], nodes: Mapping[int, Node]) -> bool:

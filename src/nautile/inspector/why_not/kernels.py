@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nautile import lang
 from nautile.errors import InputError
@@ -12,11 +13,11 @@ from nautile.terms import Index, Load
 
 from .answers import Reason
 from .asking import kernel_names, unknown
-from .forcing import cheapest, finished, program_text
+from .forcing import cheapest, finished, pool_with, program_text
 from .generated import Generated, generated
 from .inquiry import Inquiry
 from .limits import limit_of
-from .present import Verdict, dearer, faulty, joined, makes, weighed
+from .present import Verdict, dearer, faulty, makes, weighed
 
 __all__ = ["of_candidate", "of_kernel", "of_one_kernel"]
 
@@ -34,7 +35,7 @@ def of_candidate(inquiry: Inquiry, k: int) -> tuple[str, Verdict]:
     if k in inquiry.choice.taken.columns:
         text = f"it runs: it makes {', '.join(makes(inquiry, number, candidate))}"
         return subject, Verdict(Reason("chosen", text, {"candidates": [k]}))
-    found = cheapest(inquiry, pool, [k])
+    found = cheapest(inquiry, pool, [[k]])
     if found is None:
         text = "no program can run it: what it needs would have to be made of what it makes"
         return subject, Verdict(Reason("unreachable", text, {"candidate": k}))
@@ -135,14 +136,18 @@ def _alone(inquiry: Inquiry, number: int, wanted: frozenset[int]) -> Verdict:
     if any(k in inquiry.choice.taken.columns for k in hits):
         k = next(k for k in hits if k in inquiry.choice.taken.columns)
         return Verdict(Reason("chosen", "one kernel makes it", {"candidates": [k]}))
-    if hits and (found := cheapest(inquiry, pool, hits)) is not None:
-        return weighed(inquiry, number, found, kept=True)
     every = generated(inquiry, number, inquiry.result.snapshots[number])
-    wide = joined(inquiry, number, every)
-    hits = [k for k, (n, c) in enumerate(wide.candidates) if n == number and fits(c)]
-    if hits and (found := cheapest(inquiry, wide, hits)) is not None:
+    whole = [_undivided(c) for c in every.all if fits(c)]
+    wide = pool_with(pool, number, pool.classes[number], whole)[0]
+    hits = [k for k, (n, _) in enumerate(wide.candidates) if n == number]
+    if hits and (found := cheapest(inquiry, wide, ([k] for k in hits))) is not None:
         return weighed(inquiry, number, found, kept=False, every=every)
     return Verdict(_none_alone(inquiry, every, wanted))
+
+
+def _undivided(candidate: Candidate) -> Candidate:
+    """The candidate without the split of its reductions over blocks, which takes two launches."""
+    return replace(candidate, division=None)
 
 
 def _none_alone(inquiry: Inquiry, every: Generated, wanted: frozenset[int]) -> Reason:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nautile import lang
-from nautile.extract.candidates import KEPT, Candidate
+from nautile.extract.candidates import KEPT, NOISE, Candidate
 from nautile.extract.classes import Classes
 from nautile.extract.pool import Pool
 from nautile.report import quantity
@@ -17,7 +17,7 @@ from nautile.terms import Before, Running, Term, walk
 from .answers import Reason
 from .bodies import extracted, formed
 from .forcing import Forced, cheapest, pool_with
-from .generated import Generated, computes, generated, only
+from .generated import Generated, computes, generated, only, through
 from .inquiry import Inquiry, Place
 from .limits import limit_of
 from .proving import fault_of
@@ -104,14 +104,21 @@ def _searched(inquiry: Inquiry, place: Place) -> Verdict:
     pool = inquiry.choice.pool
     hits = _hits(pool.candidates, number, nodes)
     if hits:
-        found = cheapest(inquiry, pool, hits)
+        found = cheapest(inquiry, pool, ([k] for k in hits))
         if found is not None:
             return weighed(inquiry, number, found, kept=True)
     snapshot = inquiry.result.snapshots[number]
     every = generated(inquiry, number, snapshot)
+    root = place.lookup.root
+    assert root is not None
     narrow = generated(inquiry, number, only(snapshot, nodes))
     wide = joined(inquiry, number, every, narrow)
-    found = cheapest(inquiry, wide, _hits(wide.candidates, number, nodes))
+    if not _hits(wide.candidates, number, nodes):
+        forced = only(through(snapshot, root), nodes)
+        narrow = generated(inquiry, number, forced)
+        wide = joined(inquiry, number, every, narrow)
+    hits = _hits(wide.candidates, number, nodes)
+    found = cheapest(inquiry, wide, ([k] for k in hits))
     if found is not None:
         assert found.candidate is not None
         seen = any(computes(c.choice, nodes) for c in every.all)
@@ -216,12 +223,13 @@ def _left_out(inquiry: Inquiry, number: int, every: Generated, forced: Forced) -
     assert candidate is not None
     name = inquiry.name_of(number, min(candidate.makes))
     kept = [c.seconds for c in every.all if c.makes == candidate.makes]
-    rank = 1 + sum(s < candidate.seconds for s in kept)
+    rank = 1 + sum(seconds < candidate.seconds for seconds in kept)
     text = (
-        f"the beam left it out: of the forms of {name} it ranks {rank}, "
-        f"and {every.width} are kept; " + _dearer(inquiry, forced)
+        f"the beam (of {every.width} forms a value) never formed it; priced, it is number {rank} "
+        f"of the {len(kept) + 1} forms of {name} that are known; " + _dearer(inquiry, forced)
     )
-    return Reason("beam", text, {"rank": rank, "width": every.width, "seconds": candidate.seconds})
+    evidence = {"rank": rank, "forms": len(kept) + 1, "width": every.width}
+    return Reason("beam", text, {**evidence, "seconds": candidate.seconds})
 
 
 def dearer(inquiry: Inquiry, forced: Forced, *, kept: bool) -> Reason:
@@ -230,12 +238,18 @@ def dearer(inquiry: Inquiry, forced: Forced, *, kept: bool) -> Reason:
     if not kept and forced.seconds > KEPT * inquiry.plan.seconds:
         text += f"; candidates of programs beyond {KEPT:g} times the best are not kept"
     evidence = {"slower_by": forced.slower_by, "resource": forced.dearer_in}
+    if abs(forced.slower_by) <= NOISE:
+        text = (
+            f"{text}: the model cannot tell the two apart (its noise is {NOISE:.0%}), and the "
+            "choice goes to fewer kernels, then to the forms of the source"
+        )
+        return Reason("tied", text, evidence)
     return Reason("dearer", text, evidence)
 
 
 def _dearer(inquiry: Inquiry, forced: Forced) -> str:
     more = forced.seconds - inquiry.plan.seconds
-    word = "dearer" if more >= 0 else "cheaper, within what the choice tells apart"
+    word = "dearer" if more >= 0 else "cheaper"
     text = (
         f"the program that it forces is {quantity(abs(more), 's')} ({forced.slower_by:+.1%}) {word}"
     )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
+from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
-from nautile.terms import Index, Load
+from nautile.extract.pool import Pool
+from nautile.snapshot import node_of
+from nautile.terms import Index, Load, Output, buffers
 
 from .answers import Reason
-from .forcing import Forced, cheapest
-from .generated import generated
+from .forcing import Forced, cheapest, pool_with
+from .generated import generated, through
 from .inquiry import Inquiry
-from .present import Verdict, dearer, faulty, joined
+from .present import Verdict, dearer, faulty
 
 __all__ = ["of_stored"]
 
 Item = tuple[int, int]  # region, class
+_EACH = 6  # readers of one tensor that are tried
 
 
 def of_stored(inquiry: Inquiry, names: Sequence[str]) -> tuple[str, Verdict]:
@@ -95,41 +101,59 @@ def _barred(inquiry: Inquiry, name: str, item: Item) -> Reason | None:
 
 
 def _stored(inquiry: Inquiry, items: dict[str, Item]) -> Verdict:
-    """The cheapest program in which they are stored, and some kernel reads one of them."""
+    """The cheapest program in which they are stored, and some kernel reads each of them."""
     pool = inquiry.choice.pool
-    if all(item in pool.items for item in items.values()):
-        readers = [
-            k
-            for k, (n, c) in enumerate(pool.candidates)
-            if any(n == number and own in c.needs for number, own in items.values())
-        ]
-        found = _cheapest(inquiry, pool, readers, items)
-        if found is not None:
-            return _weighed(inquiry, found, items, kept=True)
-    more = {}
-    for number in {n for n, _ in items.values()}:
+    found = cheapest(inquiry, pool, _reading(pool, items))
+    if found is not None:
+        return _weighed(inquiry, found, items, kept=True)
+    wide = pool
+    for number in sorted({n for n, _ in items.values()}):
         own = frozenset(c for n, c in items.values() if n == number)
-        more[number] = generated(inquiry, number, inquiry.result.snapshots[number], stored=own)
-    if len(more) == 1:
-        ((number, found_more),) = more.items()
-        wide = joined(inquiry, number, found_more)
-        readers = [
-            k
-            for k, (n, c) in enumerate(wide.candidates)
-            if any(n == home and own in c.needs for home, own in items.values())
-        ]
-        if all(item in wide.items for item in items.values()):
-            found = _cheapest(inquiry, wide, readers, items)
-            if found is not None:
-                return _weighed(inquiry, found, items, kept=False)
+        candidates = [c for n, c in pool.candidates if n == number]
+        candidates += _through_memory(inquiry, number, own)
+        wide = pool_with(wide, number, pool.classes[number], candidates)[0]
+    found = cheapest(inquiry, wide, _reading(wide, items))
+    if found is not None:
+        return _weighed(inquiry, found, items, kept=False)
     text = "no kernel that stores it, with another that reads it, could be formed"
     return Verdict(Reason("unreachable", text))
 
 
-def _cheapest(inquiry: Inquiry, pool, readers: list[int], items: dict[str, Item]) -> Forced | None:  # type: ignore[no-untyped-def]
-    if not readers:
-        return None
-    return cheapest(inquiry, pool, readers, [pool.items[item] for item in items.values()])
+def _reading(pool: Pool, items: dict[str, Item]) -> list[tuple[int, ...]]:
+    """The groups of columns that together read all of the items."""
+    readers = [
+        [k for k, (n, c) in enumerate(pool.candidates) if n == number and own in c.needs]
+        for number, own in items.values()
+    ]
+    readers = [sorted(ks, key=lambda k: pool.columns[k].cost)[:_EACH] for ks in readers]
+    return list(itertools.product(*readers))
+
+
+def _through_memory(inquiry: Inquiry, number: int, stored: frozenset[int]) -> list[Candidate]:
+    """Candidates of an e-graph in which these classes are tensors that lie in memory: all that read
+    them, and all that make one of them."""
+    snapshot = inquiry.result.snapshots[number]
+    classes = inquiry.choice.pool.classes[number]
+    nodes = {c: (node_of(classes.load(c), ()),) for c in stored}
+    used = snapshot
+    for c in sorted(stored):
+        used = through(used, c)
+    read = generated(inquiry, number, replace(used, classes={**used.classes, **nodes}))
+    found = [_needing(c, classes, stored) for c in read.all]
+    for c in sorted(stored):
+        rest = {k: own for k, own in nodes.items() if k != c}
+        made = replace(snapshot, classes={**snapshot.classes, **rest}, roots=(c,))
+        output = Output(classes.buffer(c), classes.axes[c], inquiry.smallest(number)[c])
+        own = generated(inquiry, number, made, outputs=(output,))
+        found += [_needing(k, classes, stored - {c}) for k in own.all]
+    return found
+
+
+def _needing(candidate: Candidate, classes: Classes, stored: frozenset[int]) -> Candidate:
+    """The candidate with the tensors that its terms read among its needs."""
+    read = {b.name for group in candidate.groups for b in buffers(*(t for _, t in group))}
+    more = {c for c in stored if classes.buffer(c).name in read}
+    return replace(candidate, needs=candidate.needs | more) if more else candidate
 
 
 def _weighed(inquiry: Inquiry, found: Forced, items: dict[str, Item], *, kept: bool) -> Verdict:
