@@ -1,0 +1,330 @@
+"""Putting a derivation together: region by region, then what finishing does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from nautile import lang
+from nautile.egraph import Limits, encode
+from nautile.errors import NautileError
+from nautile.inline import inline, inline_outputs
+from nautile.options import NUMERICS
+from nautile.rules.admission import admit
+from nautile.rules.law import Rule
+from nautile.stages import Optimization
+from nautile.terms import Axis, Const, Output, Program, Term
+from nautile.worker import Worker
+
+from .equalities import Equalities
+from .fewest import Fewest, fewest
+from .finishing import finishing
+from .goal import Goal, goals
+from .licence import facts_of, laws_of
+from .matching import folds, forms
+from .model import Derivation, Gap, Place, Step
+from .numbers import Numbers
+from .parts import subterms
+from .reach import Question
+from .replay import State, paths, replay
+from .search import Search
+from .shown import Names, text_of
+from .single import stands_alone
+from .ways import NoWay, Rewrite, Ways
+from .writing import Spelling
+
+__all__ = ["derive"]
+
+_GROWTH = 20  # e-nodes for each term of a region, as programs are optimized
+
+
+def derive(result: Optimization, worker: Worker | None = None) -> Derivation:
+    """The derivation of what was chosen, each step checked by itself.
+
+    `result` must have been saturated and chosen (`stages.choose`); nothing of it is changed. Where
+    a part cannot be derived, a step "gap" stands in its place and `gaps` tells why. Raises
+    InputError where nothing was chosen yet, and what `admit` raises for the user's rules."""
+    start = time.perf_counter()
+    own = Worker() if worker is None else None
+    try:
+        active = worker or own
+        assert active is not None
+        deriving = _Deriving(result, active)
+        return deriving.derivation(start)
+    finally:
+        if own is not None:
+            own.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What was found for one region."""
+
+    steps: tuple[Step, ...]
+    fewest: Fewest | None
+    gap: Gap | None = None
+
+
+@dataclass(slots=True)
+class _Deriving:
+    """One program on its way from the source to its kernels."""
+
+    result: Optimization
+    worker: Worker
+    laws: tuple[Rule, ...] = field(init=False)
+    goals: tuple[Goal, ...] = field(init=False)
+    names: dict[Term, tuple[str, tuple[Axis, ...]]] = field(init=False)
+    lines: dict[Term, tuple[str, int]] = field(init=False)
+    numbers: tuple[Numbers, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        o = self.result.options
+        self.goals = goals(self.result)
+        admitted = admit(o.packs, o.rules, o.accept, NUMERICS[o.numerics]).rules
+        fired = {n for s in self.result.snapshots for n, c in s.report.matches.items() if c}
+        self.laws = tuple(law for law in admitted if law.name in fired)
+        self.names, self.lines = _source_names(self.result.work, self.goals)
+        self.numbers = tuple(
+            Numbers(g.outputs, self.result.work, o.numerics, o.seed) for g in self.goals
+        )
+
+    def derivation(self, start: float) -> Derivation:
+        """All steps, the rules needed, and the gaps."""
+        parts = [self._region(goal) for goal in self.goals]
+        end = finishing(self.result, self.goals, self.numbers, self.names)
+        steps = [*self._first(), *(s for p in parts for s in p.steps), *end.steps]
+        gaps = (*(p.gap for p in parts if p.gap is not None), *end.gaps)
+        needed = self._needed([p.fewest for p in parts])
+        return Derivation(
+            self.result.program.name,
+            tuple(steps),
+            tuple(self._names_of(needed.rules)),
+            needed.smallest,
+            tuple(tuple(self._names_of(other)) for other in needed.others),
+            gaps,
+            {law.name: law.text for law in self.laws},
+            time.perf_counter() - start,
+        )
+
+    # ---- before the laws -----------------------------------------------------------------------
+
+    def _first(self) -> Iterator[Step]:
+        """The source as it is read, taken apart, and cut into regions."""
+        program, work = self.result.program, self.result.work
+        if work is not program:
+            yield Step(
+                "apart", program.name, (), (), check="numbers", names=self.names,
+                note="axes that a product needs as two are two; the memory is the same",
+                given=(lang.show(program), lang.show(work)),
+            )  # fmt: skip
+        regions = tuple(o for r in self.result.regions for o in r.outputs)
+        if _owned(work) != _owned_by(regions):
+            same = _written_out(work, regions)
+            yield Step(
+                "cut", program.name, _stored(work), regions, check="equal" if same else "failed",
+                note=f"{len(regions)} stored, other definitions written into their readers",
+                names=self.names, given=(lang.show(work), _shown(work, regions, self.names)),
+            )  # fmt: skip
+
+    # ---- one region ----------------------------------------------------------------------------
+
+    def _region(self, goal: Goal) -> _Part:
+        limits = self._limits()
+        question = Question(goal, self.laws, limits, self.worker)
+        fired = self._fired(goal)
+        try:
+            graph, found = self._searched(question, fired)
+            if not found:
+                return self._missing(question, fired, "the laws that fired do not reach it again")
+            ways = Ways(graph, self.laws)
+            states = replay(ways, question.encoded.sources, question.encoded.targets)
+        except (NoWay, NautileError) as error:
+            return self._missing(question, fired, str(error))
+        steps = tuple(self._steps(question, ways, states))
+        used = laws_of(ways, [s.by for s in states if s.by is not None])
+        few = fewest(question.reaches, fired, used)
+        literals = self._literals(goal, question.encoded.sources)
+        return _Part((*literals, *steps), few)
+
+    def _limits(self) -> Limits:
+        o = self.result.options
+        return Limits(rows=o.rows, growth=_GROWTH, seconds=o.seconds, memory_bytes=o.memory)
+
+    def _fired(self, goal: Goal) -> frozenset[int]:
+        matches = self.result.snapshots[goal.region].report.matches
+        return frozenset(i for i, law in enumerate(self.laws) if matches.get(law.name))
+
+    def _searched(self, question: Question, fired: frozenset[int]) -> tuple[Equalities, bool]:
+        """The equalities that the laws make, until the chosen terms are among them."""
+        frozen = question.frozen(fired, tables=True)
+        graph = Equalities(Spelling(question.encoded.region), frozen)
+        terms = question.encoded.region.terms[: question.encoded.count]
+        for term, where in zip(terms, frozen.inputs, strict=False):
+            graph.add(term, where)
+        for constant in (Const(0.0), Const(-1.0)):  # which the engine starts with
+            graph.add(constant)
+        real = self.result.options.numerics != "exact"
+        pairs = tuple(zip(question.encoded.sources, question.encoded.targets, strict=True))
+        search = Search(graph, self.laws, (*folds(real), *forms(self.laws, fired)), pairs)
+        return graph, search.run()
+
+    def _missing(self, question: Question, fired: frozenset[int], why: str) -> _Part:
+        """No derivation: a step that says so, and the rules that the engine needs."""
+        goal = question.goal
+        after = _with_terms(goal.outputs, goal.wholes)
+        tried = self.numbers[goal.region].tried(goal.wholes)
+        step = Step(
+            "gap", self.result.program.name, goal.outputs, after, goal.region,
+            check="numbers" if not tried.wrong else "failed", max_error=tried.error,
+            rounding=tried.naive, samples=tried.samples, note=why, names=self.names,
+        )  # fmt: skip
+        return _Part((step,), fewest(question.reaches, fired), Gap(goal.region, why))
+
+    def _literals(self, goal: Goal, sources: Sequence[Term]) -> Iterator[Step]:
+        """Whole numbers among floats are floats from the start."""
+        if tuple(o.term for o in goal.outputs) != tuple(sources):
+            tried = self.numbers[goal.region].tried(sources)
+            yield Step(
+                "literals", self.result.program.name, goal.outputs,
+                _with_terms(goal.outputs, sources), goal.region,
+                check="failed" if tried.wrong else "numbers", max_error=tried.error,
+                rounding=tried.naive, samples=tried.samples, names=self.names,
+                note="whole numbers among floats are written as floats",
+            )  # fmt: skip
+
+    def _steps(self, question: Question, ways: Ways, states: Sequence[State]) -> Iterator[Step]:
+        for before, after in pairwise(states):
+            assert after.by is not None
+            yield self._step(question, ways, before, after, after.by)
+
+    def _step(
+        self, question: Question, ways: Ways, before: State, after: State, by: Rewrite
+    ) -> Step:
+        goal = question.goal
+        instance = by.instances[-1]
+        law = self.laws[instance.law] if instance.law >= 0 else None
+        tried = self.numbers[goal.region].tried(after.terms)
+        check = self._checked(question, ways, before, after, by)
+        wrong = tried.wrong or ("" if check else "the law alone does not make this step")
+        return Step(
+            rule="fold" if law is None else law.name,
+            name=self.result.program.name,
+            before=_with_terms(goal.outputs, before.terms),
+            after=_with_terms(goal.outputs, after.terms),
+            region=goal.region,
+            law=None if law is None else law.text,
+            numerics=None if law is None else law.numerics,
+            pack=None if law is None else law.pack,
+            forward=by.forward or (law is not None and law.two_way),
+            place=self._place(goal, before.terms, by.redex, ways.graph),
+            redex=by.redex,
+            contractum=by.contractum,
+            facts=facts_of(ways, by, self.names),
+            check="failed" if wrong else str(check),
+            max_error=tried.error,
+            rounding=tried.naive,
+            samples=tried.samples,
+            note=wrong,
+            names=self.names,
+        )
+
+    def _checked(
+        self, question: Question, ways: Ways, before: State, after: State, by: Rewrite
+    ) -> str | None:
+        """The step by its law alone, from the side that the law starts at."""
+        numbers = sorted(laws_of(ways, [by]))
+        one, two = (before, after) if by.forward else (after, before)
+        return stands_alone(question, numbers, one.terms, two.terms, ways.graph)
+
+    def _place(
+        self, goal: Goal, terms: Sequence[Term], redex: Term, graph: Equalities
+    ) -> Place | None:
+        found = [(o.buffer.name, p) for o, t in zip(goal.outputs, terms, strict=True)
+                 for p in paths(t, redex)]  # fmt: skip
+        if not found:
+            return None
+        tensor, path = found[0]
+        definition, line = self._line(redex, graph)
+        return Place(tensor, path, len(found), definition, line)
+
+    def _line(self, redex: Term, graph: Equalities) -> tuple[str | None, int | None]:
+        """The definition and line of the source in which a term's class stands."""
+        for item in (redex, *graph.members(redex)):
+            if isinstance(item, Term) and item in self.lines:
+                return self.lines[item]
+        return None, None
+
+    # ---- rules needed --------------------------------------------------------------------------
+
+    def _needed(self, found: Sequence[Fewest | None]) -> Fewest:
+        """The union of the regions' sets; it is the smallest where each of them is the only one."""
+        own = [f for f in found if f is not None]
+        rules = frozenset[int]().union(*(f.rules for f in own))
+        only = [f for f in own if f.smallest and not f.others]
+        smallest = len(only) == len(own) == len(found)
+        if len(own) == 1 == len(found) or sum(bool(f.rules) for f in own) == 1:
+            (single,) = [f for f in own if f.rules] or own[:1]
+            return Fewest(rules, single.smallest and len(own) == len(found), single.others)
+        return Fewest(rules, smallest)
+
+    def _names_of(self, rules: frozenset[int]) -> list[str]:
+        return [self.laws[i].name for i in sorted(rules)]
+
+
+def _with_terms(outputs: Sequence[Output], terms: Sequence[Term]) -> tuple[Output, ...]:
+    return tuple(Output(o.buffer, o.axes, t) for o, t in zip(outputs, terms, strict=True))
+
+
+def _stored(program: Program) -> tuple[Output, ...]:
+    own = tuple(Output(d.buffer, d.axes, d.body) for d in program.definitions)
+    return (*own, *program.outputs)
+
+
+def _owned(program: Program) -> set[tuple[str, Term]]:
+    return {(o.buffer.name, o.term) for o in _stored(program)}
+
+
+def _owned_by(outputs: Sequence[Output]) -> set[tuple[str, Term]]:
+    return {(o.buffer.name, o.term) for o in outputs}
+
+
+def _written_out(program: Program, regions: Sequence[Output]) -> bool:
+    """Whether the program and its regions are the same terms, all definitions written out."""
+    source = {d.name: (d.axes, d.body) for d in program.definitions}
+    stored = {o.buffer.name: (o.axes, o.term) for o in regions}
+    ends = {o.buffer.name for o in program.outputs}
+    inner = {n: t for n, t in stored.items() if n not in ends or n in source}
+    made = {o.buffer.name: o for o in regions}
+    for output in program.outputs:
+        own = made[output.buffer.name]
+        without = {n: t for n, t in inner.items() if n != output.buffer.name}
+        left, right = inline(output.term, source), inline(own.term, without)
+        if left is not right or own.axes != output.axes:
+            return False
+    return True
+
+
+def _shown(program: Program, regions: Sequence[Output], names: Names) -> str:
+    return text_of(program.name, regions, names)
+
+
+def _source_names(
+    program: Program, found: Sequence[Goal]
+) -> tuple[dict[Term, tuple[str, tuple[Axis, ...]]], dict[Term, tuple[str, int]]]:
+    """What the source calls the terms of its definitions, as regions have them, and the definition
+    and line in which each subterm first stands."""
+    stored = {o.buffer.name for g in found for o in g.outputs}
+    written = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in stored}
+    names: dict[Term, tuple[str, tuple[Axis, ...]]] = {}
+    lines: dict[Term, tuple[str, int]] = {}
+    for d in program.definitions:
+        (output,) = inline_outputs((Output(d.buffer, d.axes, d.body),), written)
+        encoded = encode((output,))
+        for root in (output.term, encoded.terms[encoded.roots[0]]):
+            if root.free == set(d.axes):
+                names.setdefault(root, (d.name, d.axes))
+            for term in subterms(root):
+                lines.setdefault(term, (d.name, d.line))
+    return names, lines
