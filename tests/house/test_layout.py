@@ -103,5 +103,7 @@ def test_wheel_has_one_top_level_name_and_its_data(tmp_path: Path) -> None:
     assert {n.split("/")[0] for n in names if ".dist-info/" not in n} == {"nautile"}
     for needed in ("lang/prelude.nau", "examples/attention.nau", "extract/devices/h200.json"):
         assert f"nautile/{needed}" in names
+    for migration in (PACKAGE / "store" / "migrations").glob("**/*.py"):
+        assert str(migration.relative_to(PACKAGE.parent)) in names
     assert any(n.endswith(".cuh") for n in names)
     assert any(n.startswith("nautile/rules/") and n.endswith(".nau") for n in names)
