@@ -21,7 +21,7 @@ from nautile.extract.selection import Column, Selection
 from nautile.snapshot import Snapshot
 from nautile.terms import Buffer, Program
 
-__all__ = ["choose", "decide", "fewest"]
+__all__ = ["choose", "decide"]
 
 RUNNERS = 3
 

@@ -51,6 +51,15 @@ class Pool:
             found.append(Chosen(candidate, self.classes[number], frozenset(own), k))
         return found
 
+    @property
+    def widened(self) -> Pool:
+        """The pool with the candidates that were left out of the choice, numbered after its own:
+        under other prices one of them may be worth its place."""
+        if not self.dropped:
+            return self
+        wide = _numbered(self.classes, (*self.candidates, *self.dropped))
+        return replace(wide, unfit=self.unfit)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

@@ -110,7 +110,7 @@ class _Pricing:
         work = products(self.counting, c)
         before = operand_operations(self.counting, c)
         rate = self._rate(c.operand) if c.operand else 0.0
-        if not rate:
+        if not np.any(rate):
             self.fused = self.fused + work / 2
             return self.one * 0, self.one * 0, work / 2 + before
         rate = rate * (PROLOGUE if any(_computed(parts) for parts, _ in c.sides) else 1.0)

@@ -8,18 +8,22 @@ measured (see the device profiles).
 
 from __future__ import annotations
 
-from nautile.extract.body import analyse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from nautile.extract.body import Body, analyse
 from nautile.extract.device import Device
-from nautile.extract.hopper import swapped, warpgroups
+from nautile.extract.footprint import Vector
+from nautile.extract.hopper import Warpgroups, swapped, warpgroups
 from nautile.extract.hopper_tiles import warpgroup_tilings
 from nautile.extract.hopper_time import price_warpgroups
 from nautile.extract.kernel import Part, Prediction
 from nautile.extract.portable import GENERAL, price_portable
 from nautile.extract.priced import Priced
 from nautile.extract.tilings import tilings
-from nautile.terms import Output
+from nautile.terms import Axis, Output
 
-__all__ = ["GENERAL", "Priced", "price", "schedules"]
+__all__ = ["GENERAL", "Priced", "Way", "price", "schedules", "ways"]
 
 
 def schedules(
@@ -40,11 +44,36 @@ def price(
 ) -> Priced:
     """Price every tiling of the part that computes `outputs` (at most about `limit`)."""
     body = analyse(outputs, numerics=numerics)
-    found = price_portable(body, device, tilings(body, limit))
+    return joined([way.price(body, device, way.tiles) for way in ways(body, device, limit)])
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Tilings of a body on one path: the warpgroups' of `own`, or the portable one."""
+
+    tiles: Mapping[Axis, Vector]
+    own: Warpgroups | None = None
+
+    def price(self, body: Body, device: Device, tiles: Mapping[Axis, Vector]) -> Priced:
+        """The given tilings priced on this path."""
+        if self.own is None:
+            return price_portable(body, device, dict(tiles))
+        return price_warpgroups(body, device, self.own, dict(tiles))
+
+
+def ways(body: Body, device: Device, limit: int = 4000) -> Iterator[Way]:
+    """The paths that the body may take on the device, the portable one first, each with its
+    tilings. They depend on the device's sizes, never on its rates."""
+    yield Way(tilings(body, limit))
     for own in (warpgroups(body), swapped(body)) if device.path == "wgmma" else ():
         tiles = warpgroup_tilings(body, own) if own else {}
-        if own is None or any(len(sizes) == 0 for sizes in tiles.values()):
-            continue
-        other = price_warpgroups(body, device, own, tiles)
+        if own is not None and not any(len(sizes) == 0 for sizes in tiles.values()):
+            yield Way(tiles, own)
+
+
+def joined(rows: list[Priced]) -> Priced:
+    """The tilings of all paths together."""
+    found, *others = rows
+    for other in others:
         found = found.joined(other) if len(found.seconds) else other
     return found

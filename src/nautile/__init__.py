@@ -17,12 +17,23 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Optimization", "Options", "load_bundle", "optimize", "parse", "write_bundle"]
+__all__ = [
+    "Optimization",
+    "Options",
+    "explain",
+    "load_bundle",
+    "optimize",
+    "parse",
+    "why_not",
+    "write_bundle",
+]
 
 _HOMES = {
     "optimize": "nautile.stages",
     "Options": "nautile.stages",
     "Optimization": "nautile.stages",
+    "explain": "nautile.inspector",
+    "why_not": "nautile.inspector",
     "parse": "nautile.lang",
     "write_bundle": "nautile.bundle",
     "load_bundle": "nautile.bundle",

@@ -1,4 +1,4 @@
-"""The command line: `nautile optimize|build|run|bench|show|examples|devices|rules`.
+"""The command line: `nautile optimize|build|run|bench|show|explain|examples|devices|rules|...`.
 
 Results go to standard output, progress and errors to standard error. Exit status: 0 done, 1 some
 inputs failed, 2 usage or a malformed input, 3 a certificate failed, 130 interrupted.
@@ -39,6 +39,8 @@ from nautile.cli_options import (
     sizes_of,
 )
 from nautile.errors import InputError, NautileError
+from nautile.inspector.commands import register as register_inspector
+from nautile.inspector.diff.commands import register as register_diff
 from nautile.interrupts import interruptible
 from nautile.rules_cli import rules_app
 from nautile.service.commands import register as register_service
@@ -62,6 +64,8 @@ app.add_typer(rules_app, name="rules")
 register(rules_app)
 batch_commands.register(app)
 register_store(app)
+register_inspector(app)
+register_diff(app)
 register_service(app)
 
 

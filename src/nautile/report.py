@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from html import escape
 from typing import Any
 
 from nautile.errors import NautileError
@@ -11,7 +12,7 @@ from nautile.extract.kernel import Kernel, Plan
 from nautile.stages import Implementation, Optimization
 from nautile.terms import Program
 
-__all__ = ["as_dict", "as_text", "failure", "kernel_dict", "quantity"]
+__all__ = ["as_dict", "as_html", "as_text", "failure", "kernel_dict", "quantity"]
 
 
 def as_dict(result: Optimization) -> dict[str, Any]:
@@ -197,6 +198,42 @@ def _certificate_lines(result: Optimization) -> Iterable[str]:
     )
     for rule in c["accepted_rules"]:
         yield f"  accepted   rule {rule['rule']}, which is {rule['verdict']} to the checker"
+
+
+def as_html(result: Optimization) -> str:
+    """A small table of the kernels for notebooks; what has not been done yet is left out. Whatever
+    the program holds is text there."""
+    program = escape(result.program.name)
+    about = escape(f"{result.program.filename}, {result.options.target}")
+    head = f"<p><b>{program}</b> ({about}, numerics {escape(result.options.numerics)})</p>"
+    if result.plan is None:
+        return head + "<p>No program has been chosen yet.</p>"
+    columns = ("kernel", "stores", "tiles", "reads", "writes", "predicted", "bound by")
+    rows = [_cells("th", columns), *(_cells("td", _row(k)) for k in result.plan.kernels)]
+    table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    return head + _before_and_after(result, result.plan) + table
+
+
+def _row(kernel: Kernel) -> tuple[str, ...]:
+    d, p = kernel_dict(kernel), kernel.prediction
+    tile = " ".join(f"{a}={t}" for a, t in d["tile"].items())
+    moved = (quantity(p.reads_bytes, "B"), quantity(p.writes_bytes, "B"))
+    return kernel.name, ", ".join(d["outputs"]), tile, *moved, quantity(p.seconds, "s"), p.bound
+
+
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
+
+
+def _before_and_after(result: Optimization, plan: Plan) -> str:
+    b, d = result.baseline, plan_dict(plan)
+    texts = [
+        f"{b['kernels']:.0f} kernels &rarr; {len(plan.kernels)}",
+        f"{quantity(b['bytes'], 'B')} &rarr; {quantity(d['bytes'], 'B')}",
+        f"{quantity(b['seconds'], 's')} &rarr; {quantity(plan.seconds, 's')} predicted",
+    ]
+    verdict = "" if result.certificate is None else f", certificate {result.certificate.verdict}"
+    return f"<p>{', '.join(texts)}{verdict}</p>"
 
 
 def quantity(value: float, unit: str) -> str:

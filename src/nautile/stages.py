@@ -92,6 +92,39 @@ class Optimization:
 
         return as_text(self)
 
+    def cost(self) -> list[dict[str, Any]]:
+        """Each kernel's predicted cost by resource, against the roofline of the target (an object a
+        kernel, as `nautile explain --json` has them); empty before a program was chosen."""
+        from nautile.extract.costs import kernel_cost
+        from nautile.extract.device import device
+        from nautile.report import kernel_dict
+
+        kernels = () if self.plan is None else self.plan.kernels
+        target = device(self.options.target)
+        numerics = self.options.numerics
+        return [kernel_dict(k) | kernel_cost(k, target, numerics) for k in kernels]
+
+    def explain(self, **wanted: Any) -> Any:
+        """Why this program was chosen: an `Explanation` (see `nautile.explain`, which takes the
+        same arguments). Stages up to the choice are run where they have not been."""
+        import nautile
+
+        return nautile.explain(self, **wanted)
+
+    def why_not(self, question: str) -> Any:
+        """Why the program is not as the question would have it (a kernel, a term in the expression
+        language, or a rule): an `Answer`. Stages up to the choice are run where they have not been.
+        Raises InputError for a question that cannot be understood."""
+        import nautile
+
+        return nautile.why_not(self, question)
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        from nautile.report import as_html
+
+        return as_html(self)
+
 
 def optimize(
     program: Program | str,

@@ -1,0 +1,167 @@
+"""E-classes of a region for people: a term, the name it is stored under, its source line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from nautile import lang
+from nautile.egraph import encode
+from nautile.extract.candidates import Candidate
+from nautile.extract.classes import Classes
+from nautile.extract.regions import Region
+from nautile.inline import inline
+from nautile.snapshot import Node, Snapshot, node_of, term_of
+from nautile.terms import Axis, Definition, Load, Output, Program, Term, children, transform
+
+from .listing import Names, left_side
+
+__all__ = ["RegionPlaces", "source_lines", "source_names"]
+
+_LIMIT = 24  # operations of a class' term that are printed
+
+
+class RegionPlaces:
+    """The classes of one region. `lines` gives the source line of terms (see `source_lines`),
+    `stored` the names of tensors that hold a class in the chosen program."""
+
+    def __init__(
+        self,
+        region: Region,
+        snapshot: Snapshot,
+        classes: Classes,
+        lines: Mapping[Term, int],
+        stored: Mapping[int, str],
+    ) -> None:
+        self.region, self.snapshot, self.classes = region, snapshot, classes
+        self.lines, self.stored = lines, stored
+
+    @cached_property
+    def source(self) -> dict[int, Term]:
+        """The first term of the source that stands in each class."""
+        home: dict[Node, int] = {n: c for c, ns in self.snapshot.classes.items() for n in ns}
+        place: dict[Term, int] = {}
+        found: dict[int, Term] = {}
+        for term in encode(self.region.outputs).terms:
+            kids = () if isinstance(term, Load) else children(term)
+            inner = tuple(place.get(k, -1) for k in kids)
+            c = home.get(node_of(term, inner))
+            if c is not None:
+                place[term] = c
+                found.setdefault(c, term)
+        return found
+
+    @cached_property
+    def smallest(self) -> dict[int, Term]:
+        """A term of each class, made of the fewest operations that a fixpoint finds."""
+        size: dict[int, int] = {}
+        best: dict[int, Term] = {}
+        changed = True
+        while changed:
+            changed = False
+            for c, nodes in self.snapshot.classes.items():
+                for node in nodes:
+                    if not all(k in best for k in node.children):
+                        continue
+                    total = 1 + sum(size[k] for k in node.children)
+                    if total < size.get(c, total + 1):
+                        size[c], changed = total, True
+                        best[c] = term_of(node, tuple(best[k] for k in node.children))
+        return best
+
+    def term(self, c: int) -> Term:
+        """The class' term in the source, else one of the smallest."""
+        return self.source.get(c) or self.smallest[c]
+
+    def name(self, c: int) -> str:
+        """What the class is called where it is stored: its tensor in the chosen program, else the
+        region's and the class' numbers."""
+        return self.stored.get(c, f"class{self.region.number}_{c}")
+
+    def left(self, c: int) -> str:
+        """The class as a tensor: `S[b, t]`."""
+        return left_side(self.name(c), self.classes.axes[c])
+
+    def shown(self, c: int) -> str:
+        """`name[axes] = term` of a class that is stored between kernels; the tensor alone, where it
+        is one that the program names."""
+        if c in self.classes.roots:
+            names = [o.buffer.name for o in self.classes.outputs]
+            at = list(self.snapshot.roots).index(c)
+            return left_side(names[at], self.classes.outputs[at].axes)
+        return f"{self.left(c)} = {lang.show_term(self.term(c), _LIMIT)}"
+
+    def made(self, candidate: Candidate) -> list[str]:
+        """What a candidate makes, as definitions over what it needs."""
+        return self.definitions(candidate.groups)
+
+    def definitions(self, groups: Iterable[Iterable[tuple[int, Term]]]) -> list[str]:
+        """Classes with the terms that compute them, as definitions."""
+        return [
+            f"{left} = {lang.show_term(self.readable(term), 200)}"
+            for group in groups
+            for c, term in group
+            for left in self._lefts(c)
+        ]
+
+    def readable(self, term: Term) -> Term:
+        """The term, loads of classes that are stored between kernels under readable names."""
+        names = {self.classes.buffer(c): self.name(c) for c in self.classes.nodes}
+
+        def step(part: Term) -> Term:
+            if isinstance(part, Load) and part.buffer in names:
+                return Load(replace(part.buffer, name=names[part.buffer]), part.coordinates)
+            return part
+
+        return transform(term, step)
+
+    def _lefts(self, c: int) -> list[str]:
+        pairs = zip(self.classes.outputs, self.snapshot.roots, strict=True)
+        own = [left_side(o.buffer.name, o.axes) for o, root in pairs if root == c]
+        return own or [self.left(c)]
+
+    def lines_of(self, candidate: Candidate) -> list[int]:
+        """The lines of the source whose values the candidate computes or stands in for."""
+        inside = {*candidate.choice, *candidate.makes}
+        terms = [t for c, t in self.source.items() if c in inside]
+        return sorted({self.lines[t] for t in terms if self.lines.get(t)})
+
+
+def source_lines(program: Program, regions: Sequence[Region]) -> dict[Term, int]:
+    """The line of the first definition in which each term stands, as regions have it. Leaves stand
+    everywhere and have none."""
+    found: dict[Term, int] = {}
+    for d, terms in _definitions(program, regions):
+        for term in terms:
+            if children(term) and not isinstance(term, Load):
+                found.setdefault(term, d.line)
+    return found
+
+
+def source_names(program: Program, regions: Sequence[Region]) -> Names:
+    """The terms of the program's definitions, as regions have them, with names and axes."""
+    found: dict[Term, tuple[str, tuple[Axis, ...]]] = {}
+    for d, terms in _definitions(program, regions):
+        found.setdefault(terms[-1], (d.name, d.axes))
+    return found
+
+
+def _definitions(
+    program: Program, regions: Sequence[Region]
+) -> Iterator[tuple[Definition, Sequence[Term]]]:
+    """Each definition with its terms as regions have them, the whole last: other definitions are
+    written out, but for those that are stored between regions, in the type in which they are."""
+    stored = {o.buffer.name: o.buffer for region in regions for o in region.outputs}
+    written = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in stored}
+
+    def step(part: Term) -> Term:
+        if isinstance(part, Load) and part.buffer.name in stored:
+            return Load(stored[part.buffer.name], part.coordinates)
+        return part
+
+    for d in program.definitions:
+        body = transform(inline(d.body, written), step)
+        encoded = encode((Output(d.buffer, d.axes, body),))
+        root = encoded.roots[0]
+        yield d, (*encoded.terms[:root], *encoded.terms[root + 1 :], encoded.terms[root])
