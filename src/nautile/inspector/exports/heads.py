@@ -20,10 +20,8 @@ from nautile.operations import OPERATIONS
 from nautile.snapshot import Node, term_of
 from nautile.terms import Axis, Index, Load, walk
 
-__all__ = ["ELISION", "LENGTHS", "Head", "Text", "Uses", "composed", "head_of", "uses_of"]
+__all__ = ["Head", "Text", "Uses", "head_of", "length", "uses_of", "written"]
 
-ELISION = "…"
-LENGTHS = (160, 80, 40, 20)  # characters of a class' text, where there is more or less room
 _ATOM = 100
 _NEGATIVE = 7  # as strong as a negation binds
 
@@ -115,40 +113,8 @@ def _operation(name: str) -> Head:
     return Head(operation.infix + space, form, *precedences(name))
 
 
-def composed(head: Head, parts: Sequence[Sequence[Text]]) -> tuple[Text, ...]:
-    """The head over its arguments, in a text for each of LENGTHS that is no longer than that.
-
-    `parts` are the arguments' texts, each in these lengths. Where the whole is too long, the
-    longest argument (of equal ones the first) takes its next shorter text, at last an ellipsis.
-    """
-    found: list[Text] = []
-    for level, longest in enumerate(LENGTHS):
-        if found and len(found[-1].text) <= longest:
-            found.append(found[-1])
-        else:
-            found.append(_shortened(head, parts, level, longest))
-    return tuple(found)
-
-
-def _shortened(head: Head, parts: Sequence[Sequence[Text]], level: int, longest: int) -> Text:
-    levels = [level] * len(parts)
-    while True:
-        taken = [_at(p, i) for p, i in zip(parts, levels, strict=True)]
-        whole = _written(head, taken)
-        sizes = [len(p.text) if i < len(LENGTHS) else 0 for p, i in zip(taken, levels, strict=True)]
-        if len(whole) <= longest or not any(sizes):
-            break
-        levels[sizes.index(max(sizes))] += 1
-    if len(whole) > longest:
-        return Text(whole[: longest - 1] + ELISION)
-    return Text(whole, head.own)
-
-
-def _at(texts: Sequence[Text], level: int) -> Text:
-    return texts[level] if level < len(LENGTHS) else Text(ELISION)
-
-
-def _written(head: Head, parts: Sequence[Text]) -> str:
+def written(head: Head, parts: Sequence[Text]) -> str:
+    """The head over its arguments' texts."""
     match head.form:
         case "atom":
             return head.text
@@ -157,3 +123,14 @@ def _written(head: Head, parts: Sequence[Text]) -> str:
         case "infix":
             return f"{parts[0].within(head.left)} {head.text} {parts[1].within(head.right)}"
     return f"{head.text}({', '.join(p.text for p in parts)})"
+
+
+def length(head: Head, parts: Sequence[tuple[int, int]]) -> int:
+    """How long `written` is, given the arguments' lengths and how strongly each binds."""
+    if head.form == "atom":
+        return len(head.text)
+    if head.form == "call":
+        return len(head.text) + 2 * len(parts) + sum(size for size, _ in parts)
+    needs = (head.left, head.right)
+    inner = sum(n if own >= least else n + 2 for (n, own), least in zip(parts, needs, strict=False))
+    return len(head.text) + inner + (2 if head.form == "infix" else 0)

@@ -27,7 +27,8 @@ from nautile.snapshot import Node, Snapshot
 from nautile.terms import Axis
 
 from .cheapest import cheapest
-from .heads import ELISION, LENGTHS, Head, Text, Uses, composed, head_of, uses_of
+from .heads import Head, Uses, head_of, uses_of
+from .texts import ELISION, LONG, Texts
 
 if TYPE_CHECKING:
     from nautile.stages import Optimization
@@ -66,7 +67,7 @@ class NodeRow:
 class ClassRow:
     """An e-class: free axes, the type that it carries, the rules whose result landed in it, the
     outputs of which it is the root, its nodes' rows, and its cheapest term: the node (-1 where no
-    term is finite), the cost and a text of bounded length."""
+    term is finite), the cost, a text of bounded length, and the whole text's length."""
 
     key: str
     region: int
@@ -79,6 +80,7 @@ class ClassRow:
     best: int = -1
     cost: float = math.inf
     text: str = ELISION
+    length: int = LONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +215,15 @@ def _written(rows: Table) -> Table:
     children = [n.children for n in rows.nodes]
     best, least, order = cheapest(owner, children, [n.cost for n in rows.nodes], len(rows.classes))
     uses = [Uses()] * len(rows.classes)
-    texts = [(Text(ELISION),) * len(LENGTHS)] * len(rows.classes)
+    heads: list[Head | None] = [None] * len(rows.classes)
     for c in order:
         uses[c] = _uses(rows, best[c], uses)
-        head = _head(rows, best[c], uses)
-        texts[c] = composed(head, [texts[k] for k in children[best[c]]])
+        heads[c] = _head(rows, best[c], uses)
+    below = [children[n] if n >= 0 else () for n in best]
+    texts = Texts(heads, below, order)
     nodes = tuple(replace(n, head=_head(rows, i, uses)) for i, n in enumerate(rows.nodes))
     classes = tuple(
-        replace(row, best=best[c], cost=least[c], text=texts[c][0].text)
+        replace(row, best=best[c], cost=least[c], text=texts.of(c), length=texts.lengths[c])
         for c, row in enumerate(rows.classes)
     )
     return Table(classes, nodes, rows.roots, rows.axes, tuple(order))
