@@ -292,9 +292,7 @@ QUERIES: dict[str, Callable[[Table, int], bool]] = {
     "Q[b,h,t,d] * K": lambda rows, n: "Q[b, h, t, d] * K" in text_of(rows, n),
     "RUNNING[s](max": lambda rows, n: "running[s](max" in text_of(rows, n),
     "op:online": lambda rows, n: rows.nodes[n].name == "online",
-    "op:* rule:mul": lambda rows, n: (
-        rows.nodes[n].name == "mul" and any(r.startswith("mul") for r in made(rows, n))
-    ),
+    "op:* rule:mul": lambda rows, n: rows.nodes[n].name == "mul" and "mul" in first_words(rows, n),
     "type:bool": lambda rows, n: rows.classes[rows.nodes[n].owner].dtype == "bool",
     "axis:e op:load": lambda rows, n: "V[" in text_of(rows, n) and rows.nodes[n].name == "load",
     "kernel:o op:exp": lambda rows, n: bool(rows.nodes[n].kernels) and rows.nodes[n].name == "exp",
@@ -334,9 +332,8 @@ def test_search_ranks_ids_then_whole_terms_then_beginnings(searching: Visit) -> 
     first = results(searching, "exp(")[0]
     assert rows.classes[numbers(rows)[first]].text.startswith("exp(")
     assert results(searching, "Q[b, h, t, d]")[0] == "3"
-    assert "go_online" in str(
-        made(rows, rows.classes[numbers(rows)[results(searching, "go_onl")[0]]].best)
-    )
+    by_rule = numbers(rows)[results(searching, "go_onl")[0]]
+    assert "go_online" in rows.classes[by_rule].made
     assert results(searching, "no such term") == []
     assert "Nothing is found." in searching.page.locator(".x-found").inner_text()
 
