@@ -141,7 +141,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
     problems = [p for v in visits for p in v.problems]
     for context in contexts:
         context.close()
-    assert problems == []
+    assert problems == [], "\n".join(problems)
 
 
 def _noting(found: Visit) -> None:

@@ -3,7 +3,7 @@
 // to it. Text enters the document as text nodes and nothing else; markup, style attributes and
 // handlers in attributes are refused here, and by the page's security policy after that.
 
-const nautile = (() => {
+globalThis.nautile = (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const MATH = "http://www.w3.org/1998/Math/MathML";
   const stored = new Map();

@@ -14,29 +14,67 @@
   function facts(step) {
     if (!step.facts?.length) return null;
     return el("details", { open: true }, el("summary", {}, `Facts that it stands on (${step.facts.length})`),
-      el("ul", { class: "terms" }, ...step.facts.map((f) => (typeof f === "string" ? el("li", {}, el("code", {}, f)) : el("li", {}, el("b", {}, f.rule), " ", el("code", {}, f.text))))));
+      el("ul", { class: "terms" }, ...step.facts.map((f) => (typeof f === "string" ? el("li", {}, el("code", {}, f)) : el("li", {}, el("b", {}, f.rule), " ", el("code", {}, f.text), typeof f.max_error === "number" ? el("span", { class: "muted" }, ` error ${f.max_error.toExponential(1)}`) : null)))));
+  }
+
+  // "line 9, in the definition of O, at 2 places"; a place may be told in words already.
+  function where(place) {
+    if (!place || typeof place === "string") return place ?? null;
+    const parts = [place.line && `line ${place.line}`, place.definition && `in the definition of ${text.short(place.definition, 60)}`,
+      place.count > 1 && `at ${place.count} places`];
+    return parts.filter(Boolean).join(", ");
+  }
+
+  function side(title, nodes) {
+    return el("div", {}, el("h4", {}, title), el("pre", { tabindex: 0, role: "region", "aria-label": title }, ...nodes));
+  }
+
+  function sides(title, before, after) {
+    const [left, right] = changes.changes(before, after);
+    return el("div", { class: "sides" }, side(`${title} before`, left), side(`${title} after`, right));
+  }
+
+  function accuracy(step) {
+    if (typeof step.max_error === "number") return `Checked: the largest relative error against the source is ${step.max_error.toExponential(2)}.`;
+    return step.check === "equal" ? "Checked: nothing but the writing changes." : "Not measured.";
   }
 
   function card(step, n, all) {
-    const [before, after] = changes.changes(step.before, step.after);
-    const error = typeof step.max_error === "number" ? step.max_error.toExponential(2) : "not measured";
+    const at = where(step.place);
     return [
       el("h3", { id: "step-title", tabindex: -1 }, `Step ${n + 1} of ${all}: ${step.rule}`),
-      el("p", { class: "law" }, el("code", {}, step.law ?? ""), step.numerics && el("span", { class: "tag" }, step.numerics)),
-      step.place && el("p", { class: "muted" }, `At ${typeof step.place === "string" ? step.place : JSON.stringify(step.place)}`),
-      el("div", { class: "sides" },
-        el("div", {}, el("h4", {}, "Before"), el("pre", { tabindex: 0, "aria-label": "Before" }, ...before)),
-        el("div", {}, el("h4", {}, "After"), el("pre", { tabindex: 0, "aria-label": "After" }, ...after))),
-      el("p", {}, `Largest relative error against the source after this step: ${error}`),
+      step.law && el("p", { class: "law" }, el("code", {}, step.law), step.numerics && el("span", { class: "tag" }, step.numerics), step.pack && el("span", { class: "tag" }, step.pack)),
+      at && el("p", { class: "muted" }, `At ${at}${step.direction === "backward" ? ", from right to left" : ""}`),
+      step.redex && step.contractum ? sides("Place", step.redex, step.contractum) : null,
+      sides(step.redex ? "Program" : "", step.before, step.after),
+      el("p", {}, accuracy(step)),
       facts(step),
     ];
+  }
+
+  // Brings the first change of each text into its view.
+  function reveal(body) {
+    for (const pre of body.querySelectorAll("pre")) {
+      const changed = pre.querySelector("del, ins");
+      if (changed) pre.scrollTop = Math.max(0, changed.offsetTop - pre.offsetTop - pre.clientHeight / 3);
+    }
+  }
+
+  function needed(explanation) {
+    const rules = (explanation.rules_needed ?? []).map((r) => (typeof r === "string" ? r : r.rule));
+    const others = explanation.rules_alternatives ?? [];
+    const gaps = explanation.derivation_gaps ?? [];
+    return [
+      rules.length ? el("p", {}, `${explanation.rules_smallest ? "The fewest rules that reach this program" : "Rules that reach this program"}: ${rules.join(", ")}.`) : null,
+      others.length ? el("p", { class: "muted" }, `Others would do, too: ${others.map((o) => (Array.isArray(o) ? o.join(", ") : typeof o === "string" ? o : JSON.stringify(o))).join("; ")}.`) : null,
+      gaps.length ? el("p", { class: "notice" }, `Not derived step by step: ${gaps.map((g) => (typeof g === "string" ? g : g.text ?? JSON.stringify(g))).join("; ")}`) : null,
+    ].filter(Boolean);
   }
 
   async function draw(panel) {
     const explanation = await assets.data("explanation");
     const steps = explanation.derivation ?? [];
-    const needed = explanation.rules_needed ?? [];
-    if (needed.length) panel.append(el("p", {}, `Rules without which this program is not reached: ${needed.map((r) => (typeof r === "string" ? r : r.rule)).join(", ")}.`));
+    panel.append(...needed(explanation));
     if (!steps.length) return panel.append(el("p", { class: "notice" }, explanation.derivation_note ?? "The chosen program is the source program as it stands: no step was taken, or no derivation was asked for."));
     let at = 0;
     const body = el("div", { class: "step", "aria-live": "off" });
@@ -47,6 +85,7 @@
     show = (n, { linked = true } = {}) => {
       at = Math.min(Math.max(n, 0), steps.length - 1);
       body.replaceChildren(...card(steps[at], at, steps.length).filter(Boolean));
+      reveal(body);
       place.value = at + 1;
       buttons.forEach((b, k) => { b.disabled = k < 2 ? at === 0 : at === steps.length - 1; });
       if (linked) {

@@ -50,22 +50,24 @@
     const parts = [el("h3", {}, "How sure is the choice?")];
     if (!found) parts.push(el("p", {}, "No other program comes near: no factor on a single resource that was tried makes another one win."));
     else {
-      parts.push(el("p", { class: "lead" }, found.text ?? sentence(found)));
+      parts.push(el("p", { class: "lead" }, sentence(found)));
       if (found.checked) parts.push(el("p", { class: "muted" }, "Checked by solving the choice again on both sides of that factor."));
+      if (found.program) parts.push(el("details", {}, el("summary", {}, "The program that would win then"), el("pre", { tabindex: 0 }, found.program)));
     }
     const all = explanation.margins ?? [];
     if (all.length) {
       parts.push(nautile.table([
         { title: "Resource", value: (m) => m.resource },
         { title: "Factor that flips the choice", number: true, value: (m) => m.factor, cell: (m) => (m.factor ? times(m.factor) : "none found") },
-        { title: "Then wins", value: (m) => named(m.runner_up) },
-      ], { caption: "Margins by resource", rows: all }).element);
+        { title: "Then wins", value: (m) => named(m) },
+        { title: "In words", value: (m) => m.text ?? "", cell: (m) => text.short(m.text ?? "", 200) },
+      ], { caption: "Margins by resource: of the choice, then of each runner-up", rows: all, filter: all.length > 20 }).element);
     }
     return el("section", {}, ...parts);
   }
 
-  const named = (runner) => (runner && typeof runner === "object" ? runner.id ?? runner.text ?? "" : runner ?? "–");
-  const sentence = (m) => `The choice would flip if ${m.resource} work were ${times(m.factor)} as dear as the model says.`;
+  const named = (m) => m.runner_up ?? (m.factor && m.columns?.length ? m.columns.join(" ") : "–");
+  const sentence = (m) => (m.text ? `The choice ${m.text}.` : `The choice would flip if ${m.resource} work were ${times(m.factor)} as dear as the model says.`);
 
   function shares(chosen) {
     const resources = [...new Set(chosen.kernels.flatMap((k) => Object.keys(k.shares ?? {})))];
@@ -103,9 +105,10 @@
   }
 
   function terms(k) {
-    const lines = (k.terms ?? []).map((t) => `${t.output}[${(t.axes ?? []).join(", ")}] = ${t.text}`);
+    const lines = (k.terms ?? []).flatMap((t) => t.steps ?? [`${t.output}[${(t.axes ?? []).join(", ")}] = ${t.text}`]);
     return el("div", {}, lines.length ? el("pre", { tabindex: 0 }, lines.join("\n")) : null,
       el("p", {}, `Rules: ${(k.rules ?? []).join(", ") || "none"}`),
+      (k.columns ?? []).length ? el("p", {}, "Candidates: ", ...k.columns.flatMap((c) => [el("a", { href: link.write({ candidate: c }) }, c), " "])) : null,
       (k.reads ?? []).length ? el("p", {}, `Reads ${k.reads.map((r) => `${r.buffer} ${quantity(r.bytes, "B")}`).join(", ")}`) : null);
   }
 

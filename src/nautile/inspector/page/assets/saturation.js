@@ -36,10 +36,11 @@
       { title: "Region", number: true, value: (c) => c.region },
       { title: "Iteration", number: true, value: (c) => c.iteration },
       { title: "Rows", number: true, value: (c) => c.rows },
+      { title: "Added", number: true, value: (c) => c.added },
       { title: "Seconds", number: true, value: (c) => c.seconds, cell: (c) => quantity(c.seconds, "s") },
       { title: "Matches", number: true, value: (c) => total(c.matches) },
       { title: "Busiest rules", value: (c) => busiest(c.matches).slice(0, 4).map(([r, n]) => `${r} ${n}`).join(", ") },
-    ], { caption: "Iterations", rows: course.map((c, n) => ({ ...c, n })), key: (c) => c.n, filter: course.length > 20, detail: (c) => el("p", {}, busiest(c.matches).map(([r, n]) => `${r} ${n}`).join(", ") || "no matches") }).element;
+    ], { caption: "Iterations", rows: course.map((c, n) => ({ ...c, n })), key: (c) => c.n, filter: course.length > 20, detail: (c) => el("p", {}, busiest(c.matches).map(([r, n]) => `${r} ${n}`).join(", ") || "no matches", (c.rests ?? []).length ? `; resting: ${c.rests.map((r) => (typeof r === "string" ? r : r.rule ?? JSON.stringify(r))).join(", ")}` : "") }).element;
   }
 
   function rules(course) {

@@ -51,7 +51,7 @@
         const inner = c.cell ? c.cell(item) : c.value(item) ?? "–";
         const first = n === 0 && options.detail ? [opener(item, key), " ", inner] : [inner];
         return n === 0
-          ? el("th", { scope: "row", class: c.number ? "number" : null }, ...first)
+          ? el("th", { scope: "row", class: c.number ? "number" : options.detail ? "opens" : null }, ...first)
           : el("td", { class: c.number ? "number" : null }, ...first);
       });
       return el("tr", { class: options.mark?.(item), "data-key": key }, ...cells);
