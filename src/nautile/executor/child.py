@@ -1,8 +1,8 @@
 """The process that runs a pool's tasks, one after the other, until its input ends.
 
-It keeps one saturation child warm. Limits of processor time and address space are set anew for each
-task, beyond what was used before; the wall clock and the memory of all its processes are watched by
-the pool, which kills it.
+It keeps one saturation child warm. The address space is limited anew for each task, beyond what was
+used before; the clock, and the processor time and memory of all its processes, are watched by the
+pool, which kills it.
 """
 
 from __future__ import annotations
@@ -53,19 +53,14 @@ def _put(sink: IO[bytes], data: bytes) -> None:
 
 @contextmanager
 def _limited(limits: Limits) -> Iterator[None]:
-    """Soft limits on what the task may add: SIGXCPU ends the process, memory raises MemoryError."""
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(spent.ru_utime + spent.ru_stime + limits.cpu_seconds + 1)
+    """A soft limit on the address space that the task may add: beyond it, MemoryError is raised."""
     with open("/proc/self/statm") as statm:
         used = int(statm.read().split()[0]) * resource.getpagesize()
-    wanted = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: used + limits.memory_bytes}
-    before = {kind: resource.getrlimit(kind) for kind in wanted}
-    for kind, most in wanted.items():
-        hard = before[kind][1]
-        within = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (within, hard))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most, hard = used + limits.memory_bytes, before[1]
+    within = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (within, hard))
     try:
         yield
     finally:
-        for kind, pair in before.items():
-            resource.setrlimit(kind, pair)
+        resource.setrlimit(resource.RLIMIT_AS, before)

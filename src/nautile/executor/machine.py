@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Machine", "machine", "memory_of", "resident"]
+__all__ = ["Machine", "machine", "memory_of", "processor_time_of", "resident"]
 
 _EACH = 2 << 30  # bytes that a worker should have at least: most programs take under one
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE, _HERTZ = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,19 @@ def resident(process: int) -> int:
 def memory_of(process: int) -> int:
     """Bytes in memory of a process and of all processes below it."""
     return sum(map(resident, _below([process])))
+
+
+def processor_time_of(process: int) -> float:
+    """Seconds of processor time that a process, all processes below it, and those of their children
+    that they have waited for, have used (proc(5), /proc/pid/stat, fields 14 to 17)."""
+    return sum(map(_processor_time, _below([process])))
+
+
+def _processor_time(process: int) -> float:
+    with suppress(OSError, ValueError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / _HERTZ
+    return 0.0
 
 
 def _below(processes: Iterable[int]) -> set[int]:

@@ -1,16 +1,15 @@
 """A pool of worker processes of this machine.
 
 One thread starts, feeds, watches and ends the workers; callers only touch a queue. What it watches
-of a running task: its time on the clock, the memory of its worker with all children, and that the
-worker lives. A worker is replaced after so many tasks, and when its memory has grown, so that the
-memory of a run over thousands of files stays flat.
+of a running task: its time on the clock, the processor time and the memory of its worker with all
+children, and that the worker lives. A worker is replaced after so many tasks, and when it keeps too
+much memory, so that the memory of a run over thousands of files stays flat.
 """
 
 from __future__ import annotations
 
 import os
 import selectors
-import signal
 import threading
 import time
 from collections import deque
@@ -251,6 +250,9 @@ class Pool:
         elif now - process.since > limits.seconds:
             said = f"it took longer than {limits.seconds:g} s"
             self._give_up(process, said, "time-limit")
+        elif process.processor_time - process.spent > limits.cpu_seconds:
+            said = f"it took more than {limits.cpu_seconds:g} s of processor time"
+            self._give_up(process, said, "time-limit")
         elif process.memory > limits.memory_bytes:
             said = f"it took more than {limits.memory_bytes / 2**30:.3g} GiB of memory"
             self._give_up(process, said, "memory-limit")
@@ -306,7 +308,5 @@ def _error(job: Job, message: str, code: str) -> Outcome:
 
 
 def _code_of(said: str) -> str:
-    """The code of a death: by a limit of the system's, or of another kind."""
-    if signal.SIGXCPU.name in said:
-        return "time-limit"
+    """The code of a death: by a limit that libraries noticed, or of another kind."""
     return "memory-limit" if "bad_alloc" in said or "MemoryError" in said else "worker-died"

@@ -19,7 +19,7 @@ from typing import IO
 import msgspec
 
 from nautile.executor.frames import REPLY, Job, Reply, framed, taken
-from nautile.executor.machine import memory_of
+from nautile.executor.machine import memory_of, processor_time_of
 from nautile.orphans import DIE_WITH_PARENT
 
 __all__ = ["Process"]
@@ -32,8 +32,8 @@ _TAIL = 4096  # bytes of what a dead worker has said that are looked at
 
 @dataclass(slots=True)
 class Process:
-    """A worker process and what is known of it: the job that it has and since when, how many it has
-    done, and whether it is to be replaced."""
+    """A worker process and what is known of it: the job that it has, since when, and the processor
+    time that was spent before; how many it has done, and whether it is to be replaced."""
 
     popen: subprocess.Popen[bytes]
     errors: IO[bytes]
@@ -41,6 +41,7 @@ class Process:
     ready: bool = False
     job: Job | None = None
     since: float = 0.0
+    spent: float = 0.0
     done: int = 0
     worn: bool = False
     _in: bytearray = field(default_factory=bytearray)
@@ -86,9 +87,14 @@ class Process:
         """Bytes in memory of the worker and its children."""
         return memory_of(self.popen.pid)
 
+    @property
+    def processor_time(self) -> float:
+        """Seconds of processor time of the worker and its children so far."""
+        return processor_time_of(self.popen.pid)
+
     def give(self, job: Job) -> None:
         """Hand over a job; its time begins."""
-        self.job, self.since = job, time.monotonic()
+        self.job, self.since, self.spent = job, time.monotonic(), self.processor_time
         self._out = memoryview(framed(job))
         self.send()
 
