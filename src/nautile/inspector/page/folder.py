@@ -54,6 +54,8 @@ def write_page(folder: Path, explanation: Any, result: Optimization | None) -> N
     the folder cannot be written."""
     told = explanation if isinstance(explanation, dict) else explanation.as_dict()
     try:
+        for old in (folder / "assets" / "data").glob("kernel-*.js"):
+            old.unlink()  # of a program that had more of them
         for path, content in _files(told, result):
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
