@@ -21,7 +21,7 @@ from nautile.terms import Program
 
 from .compare import changes
 from .difference import STRUCTURE, Cause, Difference, compared
-from .live import Setting, laws_of, run, shape_of, side_of
+from .live import Setting, chosen, laws_of, run, saturated, shape_of, side_of
 from .sides import Side
 
 if TYPE_CHECKING:
@@ -96,23 +96,36 @@ def _key(case: _Case) -> tuple[Any, ...]:
 
 
 class _Runs:
-    """Runs of cases, each once; sides carry the names of one program."""
+    """Runs of cases, each once, and each choice from equal e-graphs once; sides carry the names of
+    one program."""
 
     def __init__(self, worker: Worker, like: Program) -> None:
         self.worker, self.like = worker, like
         self.known: dict[Any, Side | None] = {}
+        self.choices: dict[Any, Side | None] = {}
 
-    def side(self, case: _Case, label: str = "") -> Side | None:
+    def side(self, case: _Case) -> Side | None:
         """The case's run; None where it has no program."""
         key = _key(case)
         if key not in self.known:
             try:
-                result = run(case.program, case.setting, self.worker)
-                side = side_of(result, label, like=self.like, settings=case.setting.as_dict())
+                self.known[key] = self._run(case)
             except NautileError:
-                side = None
-            self.known[key] = side
+                self.known[key] = None
         return self.known[key]
+
+    def _run(self, case: _Case) -> Side | None:
+        setting = case.setting
+        result = saturated(case.program, setting, self.worker)
+        graphs = tuple((tuple(s.classes.items()), tuple(s.made.items())) for s in result.snapshots)
+        o = setting.options
+        device = None if setting.device is None else repr(setting.device)
+        key = (id(case.program), o.target, o.numerics, device, graphs)
+        if key not in self.choices:
+            self.choices[key] = None
+            chosen(result, setting)
+            self.choices[key] = side_of(result, "", like=self.like, settings=setting.as_dict())
+        return self.choices[key]
 
 
 def of_runs(a: Optimization, b: Optimization, worker: Worker | None = None) -> Difference:
@@ -246,6 +259,8 @@ def _sentence(
 ) -> str:
     before, after = _word(name, first), _word(name, second)
     head = f"{name} {before} -> {after}"
+    if name == "without":
+        head = f"leaving out {after}"
     if there is None:
         return f"{head}: with it alone, the first run has no program"
     if _same(there, a):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nautile.stages import Optimization
     from nautile.worker import Worker
 
-__all__ = ["Setting", "laws_of", "run", "shape_of", "side_of"]
+__all__ = ["Setting", "chosen", "laws_of", "run", "saturated", "shape_of", "side_of"]
 
 GROWTH = 20  # e-nodes for each term of a region, as programs are optimized
 _TERM = 400  # operations of a term that are printed
@@ -82,7 +82,13 @@ def laws_of(setting: Setting) -> tuple[Rule, ...]:
 
 def run(program: Program, setting: Setting, worker: Worker) -> Optimization:
     """The program saturated and chosen under a setting. Raises errors of nautile.errors."""
-    from nautile import extract
+    result = saturated(program, setting, worker)
+    chosen(result, setting)
+    return result
+
+
+def saturated(program: Program, setting: Setting, worker: Worker) -> Optimization:
+    """The program's regions, saturated with the rules of a setting."""
     from nautile.egraph import Limits
     from nautile.extract.apart import apart
     from nautile.extract.regions import cut
@@ -97,11 +103,18 @@ def run(program: Program, setting: Setting, worker: Worker) -> Optimization:
     result.snapshots = tuple(
         worker.saturate(region.outputs, laws, limits=limits) for region in result.regions
     )
+    return result
+
+
+def chosen(result: Optimization, setting: Setting) -> None:
+    """Choose for the device of a setting."""
+    from nautile import extract
+
+    o = setting.options
     target = setting.device or extract.device(o.target)
     pairs = list(zip(result.regions, result.snapshots, strict=True))
     result.plan = extract.choose(pairs, result.work, target, numerics=o.numerics)
-    result.baseline = extract.baseline(program, target)
-    return result
+    result.baseline = extract.baseline(result.program, target)
 
 
 def side_of(
