@@ -294,6 +294,9 @@ def _told(detail: Mapping[str, Any]) -> str:
     if detail.get("rules"):
         word = "the loss of" if detail.get("left_out") else "of its rules"
         parts.append(f"{word} {', '.join(detail['rules'])}")
+    if detail.get("missed"):
+        rules = ", ".join(detail["missed"])
+        parts.append(f"the loss of rules (the first program is gone without {rules})")
     if detail.get("rounding"):
         parts.append("what the class says of rounding the operands of tensor cores")
     if detail.get("figures"):
@@ -389,11 +392,20 @@ def _rules(goal: Side, first: _Case, other: _Case, runs: _Runs) -> dict[str, Any
         side = runs.side(replace(first, setting=setting))
         return side is not None and _same(side, goal)
 
-    used = [
-        n for n in less if any(n in (k.rules or ()) for k in (runs.side(first) or goal).kernels)
-    ]
-    found = next(((n,) for n in used if lost([n])), ()) or _smallest(less, lost)
-    return {"rules": list(found), "left_out": True, "checked": True} if found else {}
+    start = runs.side(first) or goal
+    used = [n for n in less if any(n in (k.rules or ()) for k in start.kernels)]
+    alone = next((n for n in used if lost([n])), None)
+    if alone is not None:
+        return {"rules": [alone], "left_out": True, "checked": True}
+    missed = [n for n in used if not _still(first, n, start, runs)]
+    return {"missed": missed, "checked": True} if missed else {}
+
+
+def _still(case: _Case, rule: str, start: Side, runs: _Runs) -> bool:
+    """Whether the case has the same program without a rule."""
+    setting = replace(case.setting, without=case.setting.without | {rule})
+    side = runs.side(replace(case, setting=setting))
+    return side is not None and _same(side, start)
 
 
 def _laws(case: _Case) -> dict[str, Rule]:
