@@ -44,6 +44,9 @@ def serve(settings: Settings, *, authenticated: bool) -> None:
             logs.event("no token exists yet: see `nautile token create`", logging.WARNING)
         server = Server(configured(application(context), context), context)
 
+        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again at its end
+            signal.signal(number, lambda *_: None)
+
         async def both() -> None:
             workers = asyncio.create_task(supervise(settings, context.draining))
             await server.serve(sockets=[listening])
