@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nautile.extract.candidates import NOISE
 from nautile.report import quantity
 
 from .wording import RESOURCES
@@ -101,7 +102,7 @@ def _kernel(kernel: Mapping[str, Any]) -> Iterator[str]:
     lines = [step for term in kernel["terms"] for step in term["steps"]]
     yield from _row("computes", lines, 4)
     if kernel["source_lines"]:
-        yield from _row("from", [f"line {_ranges(kernel['source_lines'])} of the source"], 4)
+        yield from _row("from", [_ranges(kernel["source_lines"])], 4)
     yield from _row("in tiles", [_tiles(kernel)], 4)
     yield from _row("needs", [_shares(kernel["shares"])], 4)
     yield from _row("reaches", [_roofline(kernel)], 4)
@@ -148,14 +149,15 @@ def _tail(tail: Mapping[str, Any]) -> str:
 
 
 def _ranges(lines: Sequence[int]) -> str:
-    """`6-9, 12`."""
+    """`lines 6-9, 12 of the source`."""
     parts: list[list[int]] = []
     for n in lines:
         if parts and n == parts[-1][1] + 1:
             parts[-1][1] = n
         else:
             parts.append([n, n])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    return f"{'line' if len(lines) == 1 else 'lines'} {told} of the source"
 
 
 def _derivation(d: Mapping[str, Any]) -> Iterator[str]:
@@ -206,9 +208,12 @@ def _margins(d: Mapping[str, Any]) -> Iterator[str]:
     if never:
         texts.append(f"would not flip for {', '.join(never)} (1000x either way)")
     kernels = [m for m in own if m["kernel"] and m["factor"] is not None]
-    closest = min(kernels, key=lambda m: m["factor"], default=None)
-    if closest is not None:
-        texts.append(closest["text"])
+    close = [m["kernel"] for m in kernels if m["factor"] <= 1 + NOISE]
+    if close:
+        texts.append(f"within the model's noise something else does as well as {', '.join(close)}")
+    far = [m for m in kernels if m["factor"] > 1 + NOISE]
+    if far:
+        texts.append(min(far, key=lambda m: m["factor"])["text"])
     yield from _row("margin", texts)
 
 
