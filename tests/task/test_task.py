@@ -12,7 +12,7 @@ from nautile import lang, provenance
 from nautile.errors import NautileError
 from nautile.options import Options
 from nautile.stages import Optimization
-from nautile.task import Pack, Settings, Task, pack_of, run, tasks_of
+from nautile.task import Outcome, Pack, Settings, Task, pack_of, run, tasks_of
 
 ADD = "def add(x: f32[N], y: f32[N], *, N=4096) -> f32[N]:\n    z[n] = x[n] + y[n]\n    return z\n"
 SOUND = "with exact:\n    mine = a - 0 >> a\n"
@@ -167,3 +167,15 @@ def test_versions_are_the_ingredients_that_tell_releases_apart() -> None:
     (task,) = tasks_of(ADD, Settings(target="a100", compile=True, rows=5))
     found = provenance.versions()
     assert found == {name: task.ingredients[name] for name in ("code", "libraries", "packs")}
+
+
+ENDS = {"saturated": True, "rows": True, "iterations": True, "time": False, "memory": False}
+
+
+@pytest.mark.parametrize(("stop", "kept"), ENDS.items())
+def test_what_the_clock_or_the_memory_cut_short_does_not_last(stop: str, kept: bool) -> None:
+    record = {"status": "ok", "certificate": {"verdict": "pass"}, "saturation": {"stop": stop}}
+    (task,) = tasks_of(ADD)
+    assert Outcome(task.key, {}, task.names, record).lasting is kept
+    failed = record | {"certificate": {"verdict": "fail"}}
+    assert not Outcome(task.key, {}, task.names, failed).lasting

@@ -32,13 +32,14 @@ from nautile.cli_options import (
     Target,
     sizes_of,
 )
-from nautile.errors import InputError
+from nautile.errors import CompileError, InputError
 
 if TYPE_CHECKING:
     from nautile.batch.plan import Asked
     from nautile.batch.progress import Silent
     from nautile.batch.run import Batch
     from nautile.batch.summary import Summary
+    from nautile.executor import Place
     from nautile.store import Store
     from nautile.task import Settings
 
@@ -94,12 +95,21 @@ def _batch(
         float | None,
         typer.Option(min=0.1, max=4096, help="GiB that one program may take (default: its share)."),
     ] = None,
+    executor: Annotated[
+        str, typer.Option(help="Where programs run: pool (this machine) or ray (a cluster).")
+    ] = "pool",
+    address: Annotated[
+        str | None, typer.Option(help="Address of the Ray cluster (default: one started here).")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option(help="Time each bundle on the cluster's GPUs (with --executor ray).")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Optimize every program of many files: certified bundles, records and a report."""
     from nautile.batch.plan import Asked
-    from nautile.executor import machine
+    from nautile.executor import Place, machine
     from nautile.task import Limits, Settings, pack_of
 
     here = machine()
@@ -130,7 +140,8 @@ def _batch(
         fail_fast=fail_fast,
     )
     _check(settings, list(rules or ()))
-    raise typer.Exit(_run(asked, workers, as_json, quiet))
+    place = Place(executor, address, measure=measure, jobs=jobs)
+    raise typer.Exit(_run(asked, place, as_json, quiet))
 
 
 def _check(settings: Settings, rules: list[str]) -> None:
@@ -153,22 +164,24 @@ def _check_compiler(settings: Settings) -> None:
     from nautile.codegen.gate import architecture_number
 
     for name in settings.architectures:
-        architecture_number(name)
+        try:
+            architecture_number(name)
+        except CompileError as error:
+            raise InputError(f"--arch: {error.message}", code="usage") from None
     if find_spec("cuda") is None:
         message = "cubins need NVRTC (pip install 'nautile[compile]'); or pass --no-compile"
         raise InputError(message, code="no-compiler")
 
 
-def _run(asked: Asked, workers: int, as_json: bool, quiet: bool) -> int:
+def _run(asked: Asked, place: Place, as_json: bool, quiet: bool) -> int:
     from nautile.batch.inputs import files
     from nautile.batch.progress import progress
     from nautile.batch.run import Batch, Stopped
-    from nautile.executor import Pool
 
     lists_stdin = "-" in asked.inputs
     total = 0 if quiet or lists_stdin else sum(1 for _ in files(asked.inputs, skip=asked.output))
-    with _opened(asked) as store, progress(total, quiet) as shown, Pool(workers) as pool:
-        batch = Batch(asked, store, pool, workers, tell=_teller(shown, as_json))
+    with _opened(asked) as store, progress(total, quiet) as shown, place.executor() as pool:
+        batch = Batch(asked, store, pool, pool.jobs, tell=_teller(shown, as_json))
         stopped = False
         with _signals(batch, shown):
             try:

@@ -26,6 +26,7 @@ from nautile.errors import InputError, NautileError
 __all__ = ["SUFFIX", "File", "files"]
 
 SUFFIX = ".nau"
+_UP, _ROOT = "_up_", "_root_"
 _LONGEST_LINE = 4096 + 1
 
 
@@ -148,17 +149,17 @@ def _plain(path: str) -> str:
 
 def _label(path: str, folder: str | None) -> str:
     """A relative path of the file's own, below any folder: relative to the one folder that was
-    asked for, else as it was named. Steps up are spelled `_up_`; what would be a hidden, too long
-    or odd name gets a digest behind it."""
+    asked for, else as it was named. Steps up are spelled `_up_` and the root `_root_`; what would
+    be a hidden, too long or odd name gets a digest behind it."""
     relative = os.path.relpath(path, folder) if folder is not None else os.path.normpath(path)
-    parts = [p for p in relative.split(os.sep) if p]
-    return "/".join("_up_" if p == ".." else _name(p) for p in parts)
+    parts = [_UP if p == ".." else _name(p) for p in relative.split(os.sep) if p]
+    return "/".join([_ROOT, *parts] if os.path.isabs(relative) else parts)
 
 
 def _name(part: str) -> str:
     plain = _plain(part)
     odd = not plain.isprintable() or plain != part or set(plain) & set('\\:*?"<>|')
-    if not odd and not plain.startswith((".", "_up_")) and len(plain.encode()) <= 200:
+    if not odd and not plain.startswith((".", _UP, _ROOT)) and len(plain.encode()) <= 200:
         return plain
     digest = blake2b(os.fsencode(part), digest_size=6).hexdigest()
     kept = "".join(c for c in plain if c.isascii() and (c.isalnum() or c in "-_"))

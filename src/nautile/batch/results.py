@@ -23,7 +23,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -95,11 +95,16 @@ class Results:
         os.close(self._file)
         os.close(self._lock)
 
-    def done(self, path: str, program: str, state: str, index: int) -> Before | None:
-        """The record that there is of this input in this state, which then stays; else None."""
+    def done(
+        self, path: str, program: str, state: str, index: int, whole: Callable[[Before], bool]
+    ) -> Before | None:
+        """The record that there is of this input in this state and that is `whole`, which then
+        stays; else None."""
         mark = _mark(path, program)
         found = self.before.get(mark)
         if found is None or found.state != _state(state) or found.code in PASSING:
+            return None
+        if not whole(found):
             return None
         self._kept.add(mark)
         if found.index != index:

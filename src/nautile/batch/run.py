@@ -24,8 +24,9 @@ from nautile.batch.inputs import files
 from nautile.batch.known import Known, Read, default_path
 from nautile.batch.plan import Asked
 from nautile.batch.reading import Reader, Text
-from nautile.batch.results import Results
+from nautile.batch.results import Before, Results
 from nautile.batch.summary import Summary
+from nautile.bundle.manifest import MANIFEST
 from nautile.errors import InputError
 from nautile.executor import Done, Executor
 from nautile.provenance import key_of
@@ -132,7 +133,7 @@ class Batch:
 
         assert text.error is not None
         shown, state = text.file.shown, text.digest + self._identity
-        before = results.done(shown, "", state, index)
+        before = results.done(shown, "", state, index, self._is_whole)
         if before is not None:
             self.summary.resume(before)
             return
@@ -145,16 +146,19 @@ class Batch:
         self._heed(results)
         file, ingredients = text.file, ingredients_of(read.term, self.asked.settings)
         item = Item(index, file.shown, file.label, text.digest, read.names, key_of(ingredients))
-        before = results.done(item.path, item.program, item.digest + self._identity, index)
-        if before is not None and self._has_bundle(before.bundle):
+        state = item.digest + self._identity
+        before = results.done(item.path, item.program, state, index, self._is_whole)
+        if before is not None:
             self.summary.resume(before)
         elif item.key in self._waiting:
             self._waiting[item.key].append(item)
         elif not self._from_store(item, results):
             self._submit(item, text, ingredients, results)
 
-    def _has_bundle(self, place: str | None) -> bool:
-        return place is None or (self.asked.output / place / "manifest.json").is_file()
+    def _is_whole(self, before: Before) -> bool:
+        """Whether the bundle that a record names is there."""
+        place = before.bundle
+        return place is None or (self.asked.output / place / MANIFEST).is_file()
 
     def _submit(
         self, item: Item, text: Text, ingredients: dict[str, str], results: Results
@@ -230,7 +234,7 @@ class Batch:
             self._remember(item, outcome)
             self._add(self._row(item, outcome.record, None, took), results)
             return
-        if outcome.certified:
+        if outcome.lasting:
             self._keep(outcome)
         place = self._bundle(item, outcome.artifacts, outcome)
         self._add(self._row(item, outcome.record, place, took), results)

@@ -105,3 +105,11 @@ class Outcome(msgspec.Struct, frozen=True):
         """Whether a program was found and its certificate passed."""
         certificate = self.record.get("certificate") or {}
         return self.ok and certificate.get("verdict") == "pass"
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it is worth keeping: certified, and of a search that nothing but its rules and
+        its budget of rows has ended. What the clock or the memory has cut short may be better
+        another time."""
+        saturation = self.record.get("saturation") or {}
+        return self.certified and saturation.get("stop") not in ("time", "memory")
