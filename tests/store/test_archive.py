@@ -290,7 +290,7 @@ def test_every_cut_is_noticed_and_what_came_before_it_is_whole(
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -137,7 +137,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("gc")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 5), st.sets(st.integers(0, 5), max_size=3)),

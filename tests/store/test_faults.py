@@ -7,8 +7,6 @@ import resource
 import shutil
 import sqlite3
 import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,8 @@ import pytest
 
 from nautile.errors import StoreError
 from nautile.store import Store
-from store.conftest import Place
+from store import work
+from store.conftest import Place, Processes
 from store.postgresql import Server
 
 ROOT = os.geteuid() == 0
@@ -108,36 +107,14 @@ def test_a_limit_on_the_size_of_files(sqlite: Place) -> None:
         assert store.put("record", {"x": "y" * 1_000_000}).key == "record"
 
 
-BECOME_NOBODY = """
-    import os, sys, tempfile
-    from nautile.errors import StoreError
-    from nautile.store import Store
-    with Store.open(tempfile.mkdtemp()) as store:
-        store.put("k", {}, {"a": b"1"})  # loads every module while this user may read them
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-"""
-
-
-def as_nobody(code: str, *arguments: object) -> list[str]:
-    """The words that Python prints when it runs `code` as a user without rights."""
-    program = textwrap.dedent(BECOME_NOBODY) + textwrap.dedent(code)
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd="/")
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-OPEN = """
-    try:
-        with Store.open(sys.argv[1], read_only=len(sys.argv) > 2) as store:
-            print(store.get("k") is not None)
-            store.put("new", {})
-    except StoreError as error:
-        print(error.code)
-"""
+def as_nobody(processes: Processes, place: Path, read_only: bool = False) -> list[object]:
+    """What a user without rights finds in the store, and the code of the error that ends it."""
+    ours, theirs = processes.pipe()
+    process = processes.start(work.without_rights, str(place), read_only, theirs)
+    theirs.close()
+    found: list[object] = ours.recv()
+    process.join(60)
+    return found
 
 
 @pytest.fixture
@@ -155,23 +132,34 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def test_a_folder_that_may_only_be_read(shared: Path) -> None:
+def test_a_folder_that_may_only_be_read(shared: Path, processes: Processes) -> None:
     if not ROOT:
         for path in (shared, *shared.rglob("*")):
             path.chmod(0o555 if path.is_dir() else 0o444)
-    assert as_nobody(OPEN, shared) == ["store-read-only"]
-    assert as_nobody(OPEN, shared, "read-only") == ["True", "store-read-only"]
+    assert as_nobody(processes, shared) == ["store-read-only"]
+    assert as_nobody(processes, shared, read_only=True) == [True, "store-read-only"]
 
 
-def test_a_folder_that_may_not_be_entered(shared: Path) -> None:
+def test_a_store_that_another_user_is_writing_may_be_read(
+    shared: Path, processes: Processes
+) -> None:
+    if not ROOT:
+        pytest.skip("needs two users")
+    with Store.open(shared) as store:
+        store.put("other", {})  # what the reader sees is in the write-ahead log only
+        assert (shared / "store.db-wal").stat().st_size > 0
+        assert as_nobody(processes, shared, read_only=True) == [True, "store-read-only"]
+
+
+def test_a_folder_that_may_not_be_entered(shared: Path, processes: Processes) -> None:
     shared.chmod(0o000)
-    for options in ((), ("read-only",)):
-        assert as_nobody(OPEN, shared, *options) == ["store-permission"]
+    for read_only in (False, True):
+        assert as_nobody(processes, shared, read_only) == ["store-permission"]
 
 
-def test_a_store_is_not_made_where_one_may_not_write(shared: Path) -> None:
+def test_a_store_is_not_made_where_one_may_not_write(shared: Path, processes: Processes) -> None:
     shared.parent.chmod(0o555)
-    assert as_nobody(OPEN, shared.parent / "other") == ["store-permission"]
+    assert as_nobody(processes, shared.parent / "other") == ["store-permission"]
 
 
 def test_a_read_only_file_system(small: Path) -> None:

@@ -217,11 +217,11 @@ def folder() -> Iterator[Path]:
 
 
 def test_sqlite_behaves_like_a_dictionary(folder: Path) -> None:
-    run(Place(str(folder), folder, "sqlite"), 8, 20)
+    run(Place(str(folder), folder, "sqlite"), 5, 20)
 
 
 def test_postgresql_behaves_like_a_dictionary(folder: Path, postgresql: Server) -> None:
-    run(Place(postgresql.database(), folder, "postgresql"), 3, 20)
+    run(Place(postgresql.database(), folder, "postgresql"), 2, 15)
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,8 @@ from sqlalchemy import Connection, inspect, text
 from nautile.errors import StoreError
 from nautile.store import Store, migration
 from nautile.store.schema import VERSION_TABLE, metadata
-from store.conftest import Place
+from store import work
+from store.conftest import Place, Processes
 
 OLD = Path(__file__).parents[1] / "data" / "store-0001"
 
@@ -129,20 +130,18 @@ def dump(folder: Path) -> list[str]:
         return list(database.iterdump())
 
 
-def test_upgrading_is_done_once_when_many_processes_open_at_once(place: Place) -> None:
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(4) as pool:
-        found = pool.map(_put, [(place.address, place.artifacts, n) for n in range(8)])
-    assert found == [f"k{n}" for n in range(8)]
+def test_upgrading_is_done_once_when_many_processes_open_at_once(
+    place: Place, processes: Processes
+) -> None:
+    start = time.time() + 0.2
+    at = place.address, place.artifacts
+    writers = [processes.start(work.put_all, *at, range(n, n + 1), start) for n in range(6)]
+    for process in writers:
+        process.join(60)
+        assert process.exitcode == 0
     with place.open() as store:
-        assert sorted(store.keys()) == found
+        assert list(store.keys()) == [f"k{n}" for n in range(6)]
         assert version(store) == migration.newest()
-
-
-def _put(work: tuple[str, Path, int]) -> str:
-    address, artifacts, n = work
-    with Store.open(address, artifacts) as store:
-        return store.put(f"k{n}", {"n": n}, {"a": b"same", "b": bytes([n])}).key
 
 
 def test_a_table_of_another_program_is_not_touched(place: Place, tmp_path: Path) -> None:

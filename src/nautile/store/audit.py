@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Select, select
@@ -118,13 +119,16 @@ class _Look:
 
     def _bad_rows(self) -> Iterator[Problem]:
         with self.database.reading(snapshot=True) as connection:
-            for row in rows.stream(connection):
-                self.entries += 1
-                entry = decode(row)
-                if entry is None:
-                    yield Problem("row", row["key"], (row["key"],))
-                elif set(entry.artifacts.values()) != _linked(connection, entry.key):
-                    yield Problem("links", entry.key, (entry.key,))
+            stream = rows.stream(connection)
+            while batch := list(islice(stream, BATCH)):
+                self.entries += len(batch)
+                linked = _linked(connection, [row["key"] for row in batch])
+                for row in batch:
+                    entry, key = decode(row), row["key"]
+                    if entry is None:
+                        yield Problem("row", key, (key,))
+                    elif set(entry.artifacts.values()) != linked.get(key, set()):
+                        yield Problem("links", key, (key,))
 
     def _drop(self, keys: Sequence[str]) -> None:
         self.database.transact(lambda c: rows.remove(c, keys))
@@ -152,5 +156,8 @@ def _users(digest: str) -> Select[Any]:
     return select(links.c.key).where(links.c.digest == digest).order_by(links.c.key)
 
 
-def _linked(connection: Connection, key: str) -> set[str]:
-    return set(connection.execute(select(links.c.digest).where(links.c.key == key)).scalars())
+def _linked(connection: Connection, keys: Sequence[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for key, digest in connection.execute(select(links).where(links.c.key.in_(keys))):
+        found.setdefault(key, set()).add(digest)
+    return found

@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Timeout
 
 from nautile.errors import StoreError
 
-from .faults import clear, transient, translated
+from .faults import clear, database_faults, transient
 
 __all__ = ["Database", "address"]
 
@@ -69,7 +69,7 @@ class Database:
     @contextmanager
     def reading(self, *, snapshot: bool = False) -> Iterator[Connection]:
         """A connection that only reads. With `snapshot`, all reads see one state."""
-        with translated(self.name), self._reader(snapshot) as connection:
+        with database_faults(self.name), self._reader(snapshot) as connection:
             yield connection
 
     def _reader(self, snapshot: bool = False) -> Connection:

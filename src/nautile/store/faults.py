@@ -15,7 +15,7 @@ from sqlalchemy import exc
 
 from nautile.errors import StoreError
 
-__all__ = ["clear", "transient", "translated"]
+__all__ = ["clear", "database_faults", "of_system", "transient", "translated"]
 
 SYSTEM = {
     errno.ENOSPC: ("store-full", "no space is left"),
@@ -57,14 +57,22 @@ RETRIED = {"store-busy", "store-unreachable"}
 
 
 @contextmanager
+def database_faults(where: object) -> Iterator[None]:
+    """Errors of the database inside are raised as StoreError; others pass as they are."""
+    try:
+        yield
+    except (exc.SQLAlchemyError, sqlite3.Error) as error:
+        raise clear(error, where) from error
+
+
+@contextmanager
 def translated(where: object) -> Iterator[None]:
     """Errors of the operating system and the database inside are raised as StoreError."""
     try:
-        yield
+        with database_faults(where):
+            yield
     except OSError as error:
         raise of_system(error, where) from error
-    except (exc.SQLAlchemyError, sqlite3.Error) as error:
-        raise clear(error, where) from error
 
 
 def of_system(error: OSError, where: object) -> StoreError:

@@ -31,7 +31,7 @@ from nautile.errors import StoreError
 from .entry import DIGEST, Blob, digest_of
 from .faults import of_system, translated
 
-__all__ = ["Found", "Objects"]
+__all__ = ["Found", "Objects", "sync"]
 
 CHUNK = 1 << 20
 RESERVE = 1 << 20
@@ -80,7 +80,7 @@ class Objects:
 
     def path(self, digest: str) -> Path:
         """Where the content of that digest is, or would be."""
-        return self.objects / digest[:2] / digest[2:]
+        return Path(f"{self.objects}/{digest[:2]}/{digest[2:]}")
 
     def add(self, content: bytes | Path) -> Blob:
         """Store a content, or the file at a path; afterwards it is on disk, whole and synced.
@@ -92,7 +92,7 @@ class Objects:
     def holds(self, blob: Blob) -> bool:
         """Whether a file of that name and length is there; `read` tells whether it is whole."""
         try:
-            return self.path(blob.digest).stat().st_size == blob.bytes
+            return os.stat(self.path(blob.digest)).st_size == blob.bytes
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -165,7 +165,7 @@ class Objects:
             return False
         with suppress(FileNotFoundError, PermissionError):  # gone again, or another user's
             os.utime(path)
-        _sync(path.parent)  # its writer may not have come so far
+        sync(path.parent)  # its writer may not have come so far
         return True
 
     def _write(self, content: bytes | Path) -> Blob:
@@ -194,12 +194,12 @@ class Objects:
     def _publish(self, name: Path, path: Path) -> bool:
         with suppress(FileExistsError):
             path.parent.mkdir()
-            _sync(self.objects)
+            sync(self.objects)
         try:
             os.replace(name, path)
         except FileNotFoundError:
             return False
-        _sync(path.parent)
+        sync(path.parent)
         return True
 
 
@@ -223,7 +223,7 @@ def _measured(pieces: Iterator[bytes], copy: BinaryIO | None = None) -> Blob:
     return Blob(total.hexdigest(), size)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """What was renamed into the folder survives a loss of power from here on."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import uuid
-from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, insert, select
@@ -21,7 +20,7 @@ from nautile.errors import StoreError
 from . import migration
 from .database import Database, address
 from .faults import translated
-from .objects import Objects
+from .objects import Objects, sync
 from .schema import entries, meta
 
 __all__ = ["opened"]
@@ -146,8 +145,12 @@ def _mark(objects: Objects, mark: Path, identity: str) -> None:
             file.write(_marking(identity))
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):
+        try:
             os.link(name, mark)  # unlike a rename, it never overwrites another process's
+        except OSError:
+            if not mark.exists():  # some file systems have no hard links
+                os.replace(name, mark)
+        sync(mark.parent)
     finally:
         name.unlink(missing_ok=True)
 

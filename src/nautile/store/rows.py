@@ -17,6 +17,7 @@ __all__ = ["keys", "load", "remove", "save", "stream"]
 
 LOG = logging.getLogger("nautile.store")
 LOAD = select(entries).where(entries.c.key == bindparam("key"))
+REMOVE = delete(entries).where(entries.c.key == bindparam("of"))
 BATCH = 500  # rows at a time; SQLite takes 32,766 parameters
 
 
@@ -37,7 +38,7 @@ def save(connection: Connection, draft: Draft, now: float, created: float | None
     if blobs:
         new = [{"digest": digest, "bytes": size, "created": now} for digest, size in blobs]
         connection.execute(_unless_there(connection), new)
-    remove(connection, [draft.key])
+    connection.execute(REMOVE, {"of": draft.key})
     row = draft.row(now, __version__, created)
     connection.execute(insert(entries), [row])
     if blobs:
