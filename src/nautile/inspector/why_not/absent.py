@@ -21,7 +21,7 @@ from nautile.terms import Axis, Cast, Const, Index, Term, transform, walk
 
 from .answers import Reason
 from .forcing import Forced, cheapest, pool_with
-from .generated import computes, generated, only
+from .generated import generated, only
 from .graph import Graph, Lookup
 from .inquiry import Inquiry, Place, asked_output
 from .naming import Asked
@@ -290,13 +290,11 @@ def _forced(inquiry: Inquiry, place: Place, beside: _Beside) -> Forced | None:
     narrow = generated(inquiry, place.number, only(trimmed, nodes))
     if not narrow.all:
         return None
-    pool, _ = pool_with(inquiry.choice.pool, place.number, narrow.classes, _distinct(narrow.all))
-    hits = [
-        k
-        for k, (n, c) in enumerate(pool.candidates)
-        if n == place.number and computes(c.choice, nodes)
-    ]
-    return cheapest(inquiry, pool, ([k] for k in hits))
+    candidates = _distinct(narrow.all)
+    pool, first = pool_with(inquiry.choice.pool, place.number, narrow.classes, candidates)
+    root = beside.lookup.root
+    hits = [[first + k] for k, c in enumerate(candidates) if c.choice.get(root) == nodes[root]]
+    return cheapest(inquiry, pool, hits)
 
 
 def _without_asked(snapshot: Snapshot) -> Snapshot:

@@ -15,6 +15,7 @@ from .asking import (
     Question,
     RuleNamed,
     Stored,
+    StoredTerm,
     understood,
 )
 from .inquiry import Inquiry
@@ -22,7 +23,7 @@ from .kernels import of_candidate, of_kernel, of_one_kernel
 from .present import Verdict, of_term
 from .reading import read_term
 from .rule_asked import known_rules, of_rule
-from .stores import of_stored
+from .stores import of_stored, of_stored_term
 
 if TYPE_CHECKING:
     from nautile.stages import Optimization
@@ -73,6 +74,8 @@ def _found(inquiry: Inquiry, asked: Question) -> tuple[str, tuple[str, Verdict]]
             return "kernel", of_one_kernel(inquiry, names)
         case Stored(names):
             return "stored", of_stored(inquiry, names)
+        case StoredTerm(text):
+            return "stored", _stored_term(inquiry, text)
         case RuleNamed(name):
             return "rule", of_rule(inquiry, name)
     return "term", _term(inquiry, asked.text)
@@ -84,4 +87,13 @@ def _term(inquiry: Inquiry, text: str) -> tuple[str, Verdict]:
     subject = lang.show_term(asked.term, _SHOWN)
     if places and places[0].lookup.found:
         return subject, of_term(inquiry, places[0])
+    return subject, of_absent(inquiry, asked, places)
+
+
+def _stored_term(inquiry: Inquiry, text: str) -> tuple[str, Verdict]:
+    asked = inquiry.apart(read_term(text, inquiry.result.program))
+    places = inquiry.places(asked.term)
+    subject = f"{lang.show_term(asked.term, _SHOWN)} in memory between kernels"
+    if places and places[0].lookup.found:
+        return subject, of_stored_term(inquiry, places[0])
     return subject, of_absent(inquiry, asked, places)

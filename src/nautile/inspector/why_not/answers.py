@@ -92,21 +92,16 @@ class Answer:
         """The answer for people."""
         lines = [f"{self.program}: why not {self.question}", f"  {self.kind:<9} {self.subject}"]
         lines.append(f"  {self.reason.code:<9} {self.reason.text}")
-        lines += [
-            f"  {name:<9} {value}" for name, value in self.reason.evidence.items() if _plain(value)
-        ]
+        if "instead" in self.reason.evidence:
+            lines.append(f"  instead   {self.reason.evidence['instead']}")
         if self.forced is not None:
             f = self.forced
             lines.append(
                 f"  forced    {quantity(f.seconds, 's')} in {len(f.kernels)} kernel(s), chosen "
                 f"{quantity(self.seconds, 's')} ({f.slower_by:+.1%})"
             )
-            lines += [f"    {line}" for line in _wrapped(f.as_dict()["text"])]
+            lines += [f"    {line}" for line in _wrapped(f.brief)]
         return "\n".join(lines)
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
 def _wrapped(text: str) -> list[str]:

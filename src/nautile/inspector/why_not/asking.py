@@ -3,7 +3,7 @@
 ```
 Question ::= "17" | "c17" | "#17" | "candidate 17"        a candidate of the table
            | "kernel NAME" | "one kernel [for O, ..]"     a kernel
-           | ["stored"|"store"] NAME, ..                  tensors in memory
+           | ["stored"|"store"] NAME, .. | stored TERM    tensors in memory
            | "rule NAME" | NAME of a rule | PACK:RULE     a rule
            | expression                                   a term (see reading.py)
 ```
@@ -23,7 +23,16 @@ from nautile.errors import InputError, LimitError
 from .inquiry import Inquiry
 from .reading import LONGEST
 
-__all__ = ["Candidates", "Kernel", "OneKernel", "RuleNamed", "Stored", "Text", "understood"]
+__all__ = [
+    "Candidates",
+    "Kernel",
+    "OneKernel",
+    "RuleNamed",
+    "Stored",
+    "StoredTerm",
+    "Text",
+    "understood",
+]
 
 _CANDIDATE = re.compile(r"(?:candidate\s+|c|#)?(\d{1,9})", re.IGNORECASE)
 _ONE = re.compile(r"(?:a\s+single|single|one)\s+kernel(?:\s+for\s+(.+))?", re.IGNORECASE)
@@ -68,6 +77,13 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredTerm:
+    """A term's value as a tensor in memory."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class RuleNamed:
     """A rule, by name."""
 
@@ -81,7 +97,7 @@ class Text:
     text: str
 
 
-Question = Candidates | Kernel | OneKernel | Stored | RuleNamed | Text
+Question = Candidates | Kernel | OneKernel | Stored | StoredTerm | RuleNamed | Text
 
 
 def understood(text: str, inquiry: Inquiry, rules: Iterable[str]) -> Question:
@@ -101,6 +117,8 @@ def understood(text: str, inquiry: Inquiry, rules: Iterable[str]) -> Question:
     if found := _KERNEL.fullmatch(words):
         return Kernel(found[1])
     if found := _STORED.fullmatch(words) or _AFTER.fullmatch(words):
+        if not all(_NAME.fullmatch(n.strip()) for n in found[1].split(",")):
+            return StoredTerm(found[1])
         return Stored(_names(found[1], inquiry))
     if found := _RULE.fullmatch(words):
         return RuleNamed(found[1])

@@ -7,7 +7,7 @@ such program is finished like any other, and compared with the chosen one resour
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from nautile.extract.kernel import Kernel
 from nautile.extract.pool import Pool
 from nautile.extract.selection import Column, Selection
 from nautile.report import kernel_dict
-from nautile.terms import Buffer
+from nautile.terms import Buffer, Term
 
 from .inquiry import Inquiry
 
@@ -29,14 +29,15 @@ __all__ = ["Forced", "cheapest", "finished", "pool_with", "program_text", "spent
 
 TRIED = 40  # groups of columns that are forced in turn, the cheapest ones first
 _READERS = 8  # readers that are tried for a column which nothing reads
-_TERM = 400  # operations of a term that are printed
+_TERM, _BRIEF = 400, 48  # operations of a term that are printed, and for people
 
 
 @dataclass(frozen=True, slots=True)
 class Forced:
     """A program and its predicted seconds. `columns` are those of the pool that it was chosen from,
     `forced` the one that had to run, if it was one; `more` are the seconds that each resource is
-    asked for beyond (or, negative, below) what the chosen program asks."""
+    asked for beyond (or, negative, below) what the chosen program asks; `brief` is the program for
+    people, with the names of definitions for what they stand for."""
 
     seconds: float
     slower_by: float
@@ -45,6 +46,7 @@ class Forced:
     forced: int | None = None
     candidate: Candidate | None = None
     intermediates: tuple[Buffer, ...] = ()
+    brief: str = ""
 
     @property
     def dearer_in(self) -> str | None:
@@ -157,7 +159,8 @@ def finished(
     more = {name: theirs.get(name, 0.0) - own.get(name, 0.0) for name in {**own, **theirs}}
     candidate = None if column is None else pool.candidates[column][1]
     slower = seconds / inquiry.plan.seconds - 1
-    return Forced(seconds, slower, kernels, more, column, candidate, between)
+    brief = program_text(kernels, lambda term: inquiry.text_of(term, _BRIEF))
+    return Forced(seconds, slower, kernels, more, column, candidate, between, brief)
 
 
 def spent(kernels: Sequence[Kernel]) -> dict[str, float]:
@@ -169,11 +172,12 @@ def spent(kernels: Sequence[Kernel]) -> dict[str, float]:
     return total
 
 
-def program_text(kernels: Sequence[Kernel]) -> str:
+def program_text(kernels: Sequence[Kernel], shown: Callable[[Term], str] | None = None) -> str:
     """The program as definitions, one for each stored tensor, in the order of launches."""
     lines = []
     for kernel in kernels:
         for o in kernel.outputs:
             axes = f"[{', '.join(a.name for a in o.axes)}]" if o.axes else ""
-            lines.append(f"{o.buffer.name}{axes} = {lang.show_term(o.term, _TERM)}")
+            text = shown(o.term) if shown else lang.show_term(o.term, _TERM)
+            lines.append(f"{o.buffer.name}{axes} = {text}")
     return "\n".join(lines)

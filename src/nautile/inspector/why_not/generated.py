@@ -15,7 +15,7 @@ from nautile.extract.candidates import Candidate, Generator
 from nautile.extract.classes import Classes
 from nautile.extract.split import Split
 from nautile.extract.trim import trim
-from nautile.snapshot import Node, Snapshot
+from nautile.snapshot import Node, Snapshot, term_of
 from nautile.terms import Output, Term
 
 from .inquiry import Inquiry
@@ -54,6 +54,13 @@ class Generated:
         return self.kept + self.priced
 
 
+class _Unlicensed(Classes):
+    """Classes whose terms round every neighbour of a narrow operand, licensed or not."""
+
+    def term_of(self, node: Node, inside: tuple[Term, ...]) -> Term:
+        return term_of(node, inside)
+
+
 class _Watched(Generator):
     """A generator that keeps what it refuses."""
 
@@ -85,10 +92,11 @@ def generated(
     *,
     outputs: tuple[Output, ...] | None = None,
     width: int = WIDTH,
+    licensed: bool = True,
 ) -> Generated:
     """The candidates of a region over `snapshot`, for its own outputs or for others (one for each
-    root of the snapshot)."""
-    classes = Classes(
+    root of the snapshot). Without `licensed` the rounding contract is not kept."""
+    classes = (Classes if licensed else _Unlicensed)(
         trim(snapshot),
         outputs or inquiry.regions[number].outputs,
         inquiry.device,

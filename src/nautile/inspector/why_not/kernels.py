@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nautile import lang
 from nautile.errors import InputError
 from nautile.extract.candidates import Candidate
 from nautile.report import quantity
@@ -43,8 +42,8 @@ def of_candidate(inquiry: Inquiry, k: int) -> tuple[str, Verdict]:
 
 
 def _subject(candidate: Candidate, inquiry: Inquiry, number: int) -> str:
-    terms = [t for group in candidate.groups for _, t in group]
-    texts = "; ".join(lang.show_term(t, _TERM) for t in terms)
+    parts = [(inquiry.name_of(number, c), t) for group in candidate.groups for c, t in group]
+    texts = "; ".join(f"{name} = {inquiry.text_of(t, _TERM)}" for name, t in parts)
     needs = [inquiry.name_of(number, c) for c in sorted(candidate.needs)]
     return texts + (f", with {', '.join(needs)} in memory" if needs else "")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nautile import lang
 from nautile.extract.candidates import KEPT, NOISE, Candidate
 from nautile.extract.classes import Classes
+from nautile.extract.licence import Licence, widened
 from nautile.extract.pool import Pool
 from nautile.report import quantity
 from nautile.snapshot import Node
@@ -22,9 +22,13 @@ from .inquiry import Inquiry, Place
 from .limits import limit_of
 from .proving import fault_of
 
-__all__ = ["Verdict", "faulty", "of_term", "rival", "weighed"]
+__all__ = ["OPEN", "Verdict", "faulty", "is_open", "of_term", "rival", "weighed"]
 
 SHOWN = 60  # operations of a term in a sentence
+OPEN = (
+    "a running value stands open in it: it is a value inside a pass, which an online sum must end "
+    "before a kernel can store anything of it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ def of_term(inquiry: Inquiry, place: Place) -> Verdict:
     nodes, root = place.lookup.nodes, place.lookup.root
     assert root is not None
     if not nodes[root].children:
-        text = f"{_shown(place.term)} is read where it is needed: it is no work of a kernel"
+        name = inquiry.text_of(place.term, SHOWN)
+        text = f"{name} is read where it is needed: it is no work of a kernel"
         return Verdict(Reason("input", text))
     chosen = inquiry.kernel_classes(place.number)
     if computes(chosen, nodes):
@@ -48,6 +53,9 @@ def of_term(inquiry: Inquiry, place: Place) -> Verdict:
     if place.lookup.clash is not None:
         return Verdict(_clash(inquiry, place))
     verdict = _searched(inquiry, place)
+    rounding = _contract(inquiry, place)
+    if rounding is not None:
+        verdict = Verdict(rounding, verdict.forced)
     instead = _instead(inquiry, place, chosen)
     evidence = {**verdict.reason.evidence, **instead}
     return Verdict(Reason(verdict.reason.code, verdict.reason.text, evidence), verdict.forced)
@@ -91,45 +99,55 @@ def _instead(inquiry: Inquiry, place: Place, chosen: Mapping[int, Node]) -> dict
     if root not in chosen:
         return {}
     term = extracted(inquiry.choice.pool.classes[place.number], chosen, root)
-    return {} if term is None else {"instead": lang.show_term(term, SHOWN)}
+    return {} if term is None else {"instead": inquiry.text_of(term, SHOWN)}
 
 
 # ---- the search ----------------------------------------------------------------------------------
 
 
 def _searched(inquiry: Inquiry, place: Place) -> Verdict:
-    """Force it among the candidates of the choice, then among all that were priced, then among
-    those of an e-graph that has no other form of its values."""
-    number, nodes = place.number, place.lookup.nodes
-    pool = inquiry.choice.pool
-    hits = _hits(pool.candidates, number, nodes)
-    if hits:
-        found = cheapest(inquiry, pool, ([k] for k in hits))
-        if found is not None:
-            return weighed(inquiry, number, found, kept=True)
+    """Force it among the candidates of the choice, then among all that were priced and those of an
+    e-graph that has no other form of its values. One kernel may compute it, or several."""
+    number, nodes, root = place.number, place.lookup.nodes, place.lookup.root
+    assert root is not None
+    found = _with(inquiry, inquiry.choice.pool, number, nodes, root)
+    if found is not None:
+        return weighed(inquiry, number, found, kept=True)
     snapshot = inquiry.result.snapshots[number]
     every = generated(inquiry, number, snapshot)
-    root = place.lookup.root
-    assert root is not None
     narrow = generated(inquiry, number, only(snapshot, nodes))
-    wide = joined(inquiry, number, every, narrow)
-    if not _hits(wide.candidates, number, nodes):
-        forced = only(through(snapshot, root), nodes)
-        narrow = generated(inquiry, number, forced)
-        wide = joined(inquiry, number, every, narrow)
-    hits = _hits(wide.candidates, number, nodes)
-    found = cheapest(inquiry, wide, ([k] for k in hits))
-    if found is not None:
-        assert found.candidate is not None
-        seen = any(computes(c.choice, nodes) for c in every.all)
-        return weighed(inquiry, number, found, kept=False, every=every, seen=seen)
-    return Verdict(_nowhere(inquiry, place, every.classes, narrow))
+    found = _with(inquiry, joined(inquiry, number, every, narrow), number, nodes, root)
+    if found is None:
+        narrow = generated(inquiry, number, only(through(snapshot, root), nodes))
+        found = _with(inquiry, joined(inquiry, number, every, narrow), number, nodes, root)
+    if found is None:
+        return Verdict(_nowhere(inquiry, place, every.classes, narrow))
+    assert found.candidate is not None
+    parts = {c: n for c, n in nodes.items() if c in found.candidate.choice}
+    seen = any(computes(c.choice, parts) for c in every.all)
+    return weighed(inquiry, number, found, kept=False, every=every, seen=seen)
 
 
-def _hits(
-    candidates: Iterable[tuple[int, Candidate]], number: int, nodes: Mapping[int, Node]
-) -> list[int]:
-    return [k for k, (n, c) in enumerate(candidates) if n == number and computes(c.choice, nodes)]
+def _with(
+    inquiry: Inquiry, pool: Pool, number: int, nodes: Mapping[int, Node], root: int
+) -> Forced | None:
+    """The cheapest program of the pool that computes a term: its values by its own nodes alone."""
+    alike = [(n, c) for n, c in pool.candidates if n != number or not _otherwise(c.choice, nodes)]
+    own = pool_with(pool, number, pool.classes[number], [c for n, c in alike if n == number])[0]
+    hits = [
+        [k] for k, (n, c) in enumerate(own.candidates)
+        if n == number and c.choice.get(root) == nodes[root]
+    ]  # fmt: skip
+    found = cheapest(inquiry, own, hits)
+    if found is None or found.candidate is None:
+        return found
+    known = [k for k, (_, c) in enumerate(pool.candidates) if c is found.candidate]
+    return replace(found, forced=known[0]) if known else found
+
+
+def _otherwise(choice: Mapping[int, Node], nodes: Mapping[int, Node]) -> bool:
+    """Whether a choice computes some value of a term by another node than the term's."""
+    return any(choice.get(c, n) != n for c, n in nodes.items() if n.children)
 
 
 def joined(inquiry: Inquiry, number: int, *more: Generated) -> Pool:
@@ -259,6 +277,34 @@ def _dearer(inquiry: Inquiry, forced: Forced) -> str:
     return text
 
 
+def _contract(inquiry: Inquiry, place: Place) -> Reason | None:
+    """The rounding contract, where it alone keeps the term from being chosen: were its narrow
+    operands not widened beside float32 neighbours, its program would be the cheapest."""
+    if inquiry.result.options.numerics == "exact" or not _is_widened(inquiry, place):
+        return None
+    number, nodes = place.number, place.lookup.nodes
+    narrow = only(inquiry.result.snapshots[number], nodes)
+    free = generated(inquiry, number, narrow, licensed=False)
+    root = place.lookup.root
+    assert root is not None
+    found = _with(inquiry, joined(inquiry, number, free), number, nodes, root)
+    if found is None or found.slower_by > -NOISE:
+        return None
+    text = (
+        "the rounding contract: it brings float32 values beside narrow operands where the source "
+        "has none, and they may not be rounded to that type, so the operands are widened; without "
+        f"that its program would take {quantity(found.seconds, 's')} ({found.slower_by:+.1%})"
+    )
+    return Reason("rounding", text, {"narrow_seconds": found.seconds})
+
+
+def _is_widened(inquiry: Inquiry, place: Place) -> bool:
+    """Whether some contraction of the term has operands that the contract widens."""
+    classes = inquiry.choice.pool.classes[place.number]
+    given = Licence(o.term for o in classes.outputs)
+    return any(widened(t, given) is not t for t in walk(place.term))
+
+
 # ---- nothing was formed --------------------------------------------------------------------------
 
 
@@ -270,12 +316,8 @@ def _nowhere(inquiry: Inquiry, place: Place, classes: Classes, narrow: Generated
         limit = limit_of(body.outputs, inquiry.device, inquiry.result.options.numerics)
         if limit is not None:
             return Reason("infeasible", limit.text, limit.as_dict())
-    if _open(place.term):
-        text = (
-            "a running value stands open in it: it is a value inside a pass, which an online sum "
-            "must end before a kernel can store anything of it"
-        )
-        return Reason("open", text)
+    if is_open(place.term):
+        return Reason("open", OPEN)
     own = formed(classes, nodes, root)
     if own.body is None and own.at is not None:
         text = f"no kernel holds {inquiry.name_of(place.number, own.at)}: {own.text}"
@@ -287,11 +329,7 @@ def _nowhere(inquiry: Inquiry, place: Place, classes: Classes, narrow: Generated
     return Reason("unreachable", text, {"users": users[:8]})
 
 
-def _open(term: Term) -> bool:
+def is_open(term: Term) -> bool:
     """Whether a running value is free in the term."""
     moments = [t for t in walk(term) if isinstance(t, (Running, Before))]
     return any(t.axis in term.free for t in moments)
-
-
-def _shown(term: Term) -> str:
-    return lang.show_term(term, SHOWN)

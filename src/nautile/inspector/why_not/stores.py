@@ -15,10 +15,10 @@ from nautile.terms import Index, Load, Output, buffers
 from .answers import Reason
 from .forcing import Forced, cheapest, pool_with
 from .generated import generated, through
-from .inquiry import Inquiry
-from .present import Verdict, dearer, faulty
+from .inquiry import Inquiry, Place
+from .present import OPEN, Verdict, dearer, faulty, is_open
 
-__all__ = ["of_stored"]
+__all__ = ["of_stored", "of_stored_term"]
 
 Item = tuple[int, int]  # region, class
 _EACH = 6  # readers of one tensor that are tried
@@ -45,6 +45,21 @@ def of_stored(inquiry: Inquiry, names: Sequence[str]) -> tuple[str, Verdict]:
         if barred is not None:
             return subject, Verdict(barred)
     return subject, _stored(inquiry, items)
+
+
+def of_stored_term(inquiry: Inquiry, place: Place) -> Verdict:
+    """The same for the value of a term that an e-graph holds."""
+    assert place.lookup.root is not None
+    item = place.number, place.lookup.root
+    name = inquiry.text_of(place.term, 40)
+    if place.lookup.root in inquiry.result.snapshots[place.number].roots:
+        return Verdict(Reason("chosen", f"{name} is what a region ends with: it is stored"))
+    if _is_stored(inquiry, item):
+        return Verdict(Reason("chosen", f"{name} is stored" + _readers(inquiry, {name: item})))
+    if is_open(place.term):
+        return Verdict(Reason("open", OPEN))
+    barred = _barred(inquiry, name, item)
+    return Verdict(barred) if barred is not None else _stored(inquiry, {name: item})
 
 
 def _known(inquiry: Inquiry, name: str) -> Reason | None:
