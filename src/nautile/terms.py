@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -386,35 +386,60 @@ def reduce_(monoid: str, axis: Axis, body: Term) -> Reduce:
 
 
 def substitute(root: Term, mapping: Mapping[Axis, Term]) -> Term:
-    """Replace free axes by terms, without capture (binders move out of the way)."""
+    """Replace free axes by terms, without capture (binders move out of the way); iterative, so
+    depth is no limit."""
     memo: dict[tuple[Term, frozenset[tuple[Axis, Term]]], Term] = {}
+    open_: list[_Replacing] = [_replacing(root, mapping, memo)]
+    value: Term | None = None
+    while open_:
+        try:
+            below = open_[-1].send(value)
+        except StopIteration as end:
+            open_.pop()
+            value = end.value
+        else:
+            open_.append(_replacing(*below, memo))
+            value = None
+    assert value is not None
+    return value
 
-    def visit(term: Term, wanted: Mapping[Axis, Term]) -> Term:
-        live = {a: t for a, t in wanted.items() if a in term.free}
-        if not live:
-            return term
-        if isinstance(term, Index):
-            return live[term.axis]
-        key = (term, frozenset(live.items()))
-        if key not in memo:
-            memo[key] = _descend(term, live, visit)
-        return memo[key]
 
-    return visit(root, mapping)
+_Live = Mapping[Axis, "Term"]
+_Replacing = Generator[tuple["Term", _Live], "Term | None", "Term"]
 
 
-def _descend(
-    term: Term, live: Mapping[Axis, Term], visit: Callable[[Term, Mapping[Axis, Term]], Term]
-) -> Term:
+def _replacing(
+    term: Term, wanted: _Live, memo: dict[tuple[Term, frozenset[tuple[Axis, Term]]], Term]
+) -> _Replacing:
+    """The term with axes replaced; asks for the same of its parts."""
+    live = {a: t for a, t in wanted.items() if a in term.free and t is not Index(a)}
+    if not live:
+        return term
+    if isinstance(term, Index):
+        return live[term.axis]
+    key = (term, frozenset(live.items()))
+    if key not in memo:
+        memo[key] = yield from _descend(term, live)
+    return memo[key]
+
+
+def _descend(term: Term, live: _Live) -> _Replacing:
     if isinstance(term, Reduce):
         fresh = _fresh(term.axis, live, term.body.free)
         inner = {**live, term.axis: Index(fresh)} if fresh != term.axis else dict(live)
-        return reduce_(term.monoid, fresh, visit(term.body, inner))
+        body = yield term.body, inner
+        assert body is not None
+        return reduce_(term.monoid, fresh, body)
     if isinstance(term, (Running, Before, Online)):
         for axis, value in live.items():
             if axis == term.axis or (term.axis in value.free):
                 raise ValueError(f"cannot rename {axis} under the running axis {term.axis}")
-    return rebuild(term, tuple(visit(c, live) for c in children(term)))
+    parts: list[Term] = []
+    for child in children(term):
+        part = yield child, live
+        assert part is not None
+        parts.append(part)
+    return rebuild(term, tuple(parts))
 
 
 def _fresh(axis: Axis, live: Mapping[Axis, Term], free: frozenset[Axis]) -> Axis:

@@ -64,6 +64,20 @@ def test_substitution_moves_binders_out_of_the_way() -> None:
     assert moved.body is Load(square, (Index(S1), Index(S)))
 
 
+def test_substitution_goes_as_deep_as_terms_do() -> None:
+    """20,000 operations and 300 binders: no recursion, and a shared part is replaced once."""
+    body = x(T, S)
+    for n in range(20_000):
+        body = apply("add", body, Const(float(n)))
+    moved = substitute(body, {T: Const(3)})
+    assert moved.free == {S}
+    assert substitute(moved, {S: Index(S)}) is moved
+    shared = x(T, S)
+    for _ in range(300):
+        shared = apply("add", shared, reduce_("sum", S, apply("mul", shared, x(T, S))))
+    assert substitute(shared, {T: Const(3)}).free == {S}
+
+
 def test_substituting_under_a_running_axis_is_refused() -> None:
     running = Running(reduce_("max", S, x(T, S)))
     with pytest.raises(ValueError, match="running"):
