@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.engine.default import DefaultDialect
 
 from nautile import __version__
 from nautile.errors import StoreError
@@ -301,3 +303,49 @@ def test_any_json_and_any_bytes_come_back(
     assert entry is not None
     assert entry.record == record
     assert {p: one.read(d) for p, d in entry.artifacts.items()} == files
+
+
+def test_all_is_synced_before_the_row_is_committed(
+    sqlite: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order that survives a loss of power: content, its name, the name's folder, the row."""
+    steps: list[str] = []
+    sync, name, commit = os.fsync, os.replace, DefaultDialect.do_commit
+
+    def synced(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        steps.append(f"sync {path.name if path.is_dir() else 'file'}")
+        sync(handle)
+
+    def named(old: Path, new: Path) -> None:
+        steps.append("name")
+        name(old, new)
+
+    def committed(dialect: DefaultDialect, connection: Any) -> None:
+        steps.append("commit")
+        commit(dialect, connection)
+
+    with sqlite.open() as store:
+        monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(os, "replace", named)
+        monkeypatch.setattr(DefaultDialect, "do_commit", committed)
+        folder = store.put("k", {}, {"a": b"content"}).artifacts["a"][:2]
+        assert steps == ["sync file", "sync objects", "name", f"sync {folder}", "commit"]
+        steps.clear()
+        store.put("l", {}, {"a": b"content"})  # another may have written it, and not yet synced
+        assert steps == [f"sync {folder}", "commit"]
+
+
+def test_the_database_is_durable_at_each_commit(sqlite: Place) -> None:
+    with sqlite.open() as store, store.reading() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    full = 2
+    assert pragmas == {
+        "journal_mode": "wal",
+        "synchronous": full,
+        "foreign_keys": 1,
+        "busy_timeout": 30_000,
+    }
