@@ -14,6 +14,8 @@ nautileExplorer.layered = function layered({ widths, heights, from, to, gapX, ga
   const edges = from.length;
   const SWEEPS = 12;
   const ROUNDS = 12;
+  const WIDE = 1500;
+  const MOST_BENDS = 4000;
 
   // ---- no circles: an edge to a box that is being visited is turned --------------------------------
   const turned = new Uint8Array(edges);
@@ -74,6 +76,30 @@ nautileExplorer.layered = function layered({ widths, heights, from, to, gapX, ga
     for (const u of tops) if (below[u].length) layer[u] = Math.min(...below[u].map((v) => layer[v])) - 1;
   }
 
+  // ---- a layer that is much wider than the picture is tall goes in several rows, its leaves last ----
+  {
+    const leaf = new Uint8Array(n).fill(1);
+    for (let e = 0; e < edges; e++) if (from[e] !== to[e]) leaf[upper(e)] = 0;
+    let area = 0;
+    for (let u = 0; u < n; u++) area += (widths[u] + gapX) * (heights[u] + gapY);
+    const widest = Math.max(WIDE, 1.6 * Math.sqrt(area));
+    const boxes = [];
+    for (let u = 0; u < n; u++) (boxes[layer[u]] ??= []).push(u);
+    let level = 0;
+    for (const row of boxes) {
+      let filled = 0;
+      for (const u of (row ?? []).sort((a, b) => leaf[a] - leaf[b] || a - b)) {
+        if (filled && filled + widths[u] > widest) {
+          level++;
+          filled = 0;
+        }
+        filled += widths[u] + gapX;
+        layer[u] = level;
+      }
+      level++;
+    }
+  }
+
   // ---- items: boxes, then bends, which edges to one box share --------------------------------------
   const place = Array.from(layer);
   const size = Array.from(widths);
@@ -81,7 +107,7 @@ nautileExplorer.layered = function layered({ widths, heights, from, to, gapX, ga
   const down = Array.from({ length: n }, () => []);
   const bendOf = new Map();
   const linked = new Set();
-  const chains = [];
+  const chains = Array.from({ length: edges }, () => []);
   const bend = (box, level) => {
     const name = box * 65536 + level;
     if (!bendOf.has(name)) {
@@ -100,19 +126,19 @@ nautileExplorer.layered = function layered({ widths, heights, from, to, gapX, ga
     down[a].push(b);
     up[b].push(a);
   };
-  for (let e = 0; e < edges; e++) {
-    const chain = [];
-    if (from[e] !== to[e]) {
-      let last = upper(e);
-      for (let level = layer[upper(e)] + 1; level < layer[lower(e)]; level++) {
-        const item = bend(lower(e), level);
-        chain.push(item);
-        link(last, item);
-        last = item;
-      }
-      link(last, lower(e));
+  const span = (e) => layer[lower(e)] - layer[upper(e)];
+  const shortest = Array.from({ length: edges }, (_, e) => e).sort((a, b) => span(a) - span(b) || a - b);
+  for (const e of shortest) {
+    if (from[e] === to[e]) continue;
+    if (place.length - n + span(e) > MOST_BENDS) break; // the longest edges go straight
+    let last = upper(e);
+    for (let level = layer[upper(e)] + 1; level < layer[lower(e)]; level++) {
+      const item = bend(lower(e), level);
+      chains[e].push(item);
+      link(last, item);
+      last = item;
     }
-    chains.push(chain);
+    link(last, lower(e));
   }
   const items = place.length;
   const levels = [];

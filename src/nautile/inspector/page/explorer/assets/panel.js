@@ -50,7 +50,7 @@ nautileExplorer.panel = (graph, texts, place, act) => {
   function reason(n) {
     const rules = graph.rulesOf(n);
     const parts = [];
-    if (graph.isSource(n)) parts.push("It stood in the source.");
+    if (graph.isSource(n)) parts.push("It stood in the source. ");
     if (rules.length) parts.push(rules.length > 1 ? "Rules whose result has this form: " : "Made by ", rules.map(rule), ".");
     if (!parts.length) parts.push(graph.madeOf(graph.owner[n]).length ? "Equal by rules below it." : "Part of what a rule made above it.");
     return el("p", { class: "x-why" }, parts.flat(2));
@@ -69,7 +69,8 @@ nautileExplorer.panel = (graph, texts, place, act) => {
   }
 
   function nodeList(c, marked) {
-    const nodes = graph.nodesOf(c).sort((a, b) => (b === marked) - (a === marked) || graph.isChosen(b) - graph.isChosen(a));
+    const rank = (n) => (n === marked ? 0 : graph.isChosen(n) ? 1 : n === graph.bestOf(c) ? 2 : graph.isSource(n) ? 3 : 4);
+    const nodes = graph.nodesOf(c).sort((a, b) => rank(a) - rank(b) || a - b);
     const list = el("ol", { class: "x-nodes" }, nodes.slice(0, FIRST).map((n) => nodeItem(n, marked)));
     return [el("h4", {}, nodes.length === 1 ? "One node" : `${nodes.length.toLocaleString("en")} equal nodes`), list,
       rest(nodes, FIRST, list, (n) => nodeItem(n, marked))];
