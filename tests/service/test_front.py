@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from inspector.browser import accessibility, browser
 
+from nautile.inspector.page import POLICY
 from nautile.service import tokens
 from nautile.store import Store
 
@@ -77,6 +79,43 @@ def test_a_program_is_asked_for_followed_and_shown(
     assert "asked" in page.locator("#jobs").text_content()
     page.reload()  # the job is in the address, the token in the tab
     page.wait_for_selector("#outcome", state="visible", timeout=20_000)
+
+
+def test_a_choice_is_explained_behind_a_link(
+    page: Any, server: Server, token: tuple[Path, str]
+) -> None:
+    enter(page, token[1])
+    page.fill("#text", program(1, "asked"))
+    page.click("#submit")
+    page.wait_for_selector("#explain", state="visible", timeout=90_000)
+    page.click("#explain")
+    page.wait_for_selector("#page", state="visible", timeout=180_000)
+    href = page.get_attribute("#page", "href")
+    with page.expect_popup() as opened:
+        page.click("#page")
+    told = opened.value
+    wrong: list[str] = []
+    told.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    told.reload()
+    told.wait_for_selector("h1")
+    assert "asked" in told.title() + told.text_content("body")
+    told.wait_for_load_state("networkidle")
+    assert wrong == []
+    # The link needs no token, the rest does; a link that was tampered with is none.
+    plain = httpx.Client(base_url=server.url, trust_env=False)
+    answer = plain.get(href)
+    assert answer.status_code == 200
+    assert answer.headers["content-security-policy"].startswith(POLICY)
+    job = page.url.partition("job=")[2]
+    assert plain.get(f"/v1/optimizations/{job}/explanation/").status_code == 401
+    with_token = {"Authorization": f"Bearer {token[1]}"}
+    same = plain.get(f"/v1/optimizations/{job}/explanation/", headers=with_token)
+    assert same.content == answer.content
+    forged = href.replace("opt_", "opt_0", 1)[:-2] + "/"
+    later = re.sub(r"\.(\d+)\.", lambda m: f".{int(m[1]) + 1}.", href)
+    for wrong_href in (forged, later, href + "../../livez/x", href + "assets/../../../x"):
+        assert plain.get(wrong_href).status_code == 404, wrong_href
+    assert href.split("/")[2] not in server.log.read_text()
 
 
 def test_a_mistake_is_shown_at_its_place(page: Any, token: tuple[Path, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,11 +31,13 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture(scope="module")
 def server(text: tuple[Path, str]) -> Iterator[Server]:
-    """A server that queues; event streams end soon, so that the tester can go on."""
+    """A server with a worker; event streams end soon, so that the tester can go on."""
     folder, token = text
-    with serving(
-        str(folder / "store"), folder, "--workers", "0", token=token, stream_seconds=0.1
-    ) as running:
+    with serving(str(folder / "store"), folder, token=token, stream_seconds=0.1) as running:
+        until = time.monotonic() + 60
+        while running.client.get("/readyz").status_code != 200:  # a 503 is true, and no finding
+            assert time.monotonic() < until
+            time.sleep(0.2)
         yield running
 
 

@@ -30,7 +30,14 @@ _ABOUT = """\
 Tensor mathematics in index notation in, certified CUDA kernels out. Submit a program, follow its
 events, fetch the record and the bundle. Refusals are RFC 9457 problems whose `code` is stable.
 """
-_DECLARED = "application/json"
+_ROUTERS = (
+    optimizations.router,
+    outcomes.router,
+    outcomes.public,
+    catalogue.router,
+    health.router,
+    front.router,
+)
 
 
 def context_of(settings: Settings, store: Store, *, authenticated: bool) -> Context:
@@ -66,15 +73,9 @@ def application(context: Context) -> FastAPI:
         },
     )
     app.state.context = context
-    for router in (
-        optimizations.router,
-        outcomes.router,
-        outcomes.public,
-        catalogue.router,
-        health.router,
-        front.router,
-    ):
+    for router in _ROUTERS:
         app.include_router(router)
+    app.state.every_route = [route for router in _ROUTERS for route in router.routes]
     app.add_middleware(Gate, context=context)
     app.openapi = lambda: _described(app, context)  # type: ignore[method-assign]
     return app

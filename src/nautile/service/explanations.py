@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nautile.errors import RequestError
+from nautile.inspector.page import POLICY as DECLARED
 
 from . import jobs
 from .context import Context
@@ -21,11 +22,7 @@ from .tokens import Token
 
 __all__ = ["POLICY", "asked_for", "key_of", "page"]
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types nautile"
-)
+POLICY: Final = f"{DECLARED}; frame-ancestors 'none'"
 
 
 def key_of(job: Job) -> str:

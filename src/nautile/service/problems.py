@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from nautile.errors import InputError, LimitError, NautileError, RequestError
 
@@ -105,7 +106,20 @@ async def of_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _CODES.get(error.status_code, "request")
     detail = {404: "there is nothing at this path"}.get(error.status_code, str(error.detail))
-    return problem(error.status_code, code, detail, request_id=_id(request), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+        detail = f"this path takes {headers['Allow']}"
+    return problem(error.status_code, code, detail, request_id=_id(request), headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """What the path of a request takes, over all routes that have it."""
+    found: set[str] = set()
+    for route in request.app.state.every_route:
+        if route.matches(request.scope)[0] != Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found)
 
 
 async def of_validation(request: Request, error: Exception) -> JSONResponse:

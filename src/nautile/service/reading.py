@@ -31,6 +31,7 @@ _LENGTH = struct.Struct(">I")
 _MOST = 64 << 20
 _START = 60.0  # seconds in which a child loads
 _ROOM = 512 << 20  # bytes of address space that a child has before it reads anything
+_TRIES = 3  # children that one text may cost, before it is to blame
 _READS = 5_000  # texts of one child: then a new one takes over, so that memory stays flat
 
 
@@ -86,11 +87,25 @@ class Readers:
         more than it may; 503 `busy` where too many wait.
         """
         asked = msgspec.msgpack.encode(_Asked(text, program, dims, settings, limits, terms))
-        async with self._child() as child:
-            answer = _ANSWER.decode(await child.ask(asked, self._seconds))
+        answer = _ANSWER.decode(await self._answer(asked))
         if isinstance(answer, _Read):
             return answer.task
         raise _raised(answer)
+
+    async def _answer(self, asked: bytes) -> bytes:
+        """A child's answer. One that dies is replaced: it may have died of something else."""
+        began = False
+        for _ in range(_TRIES):
+            try:
+                async with self._child() as child:
+                    return await child.ask(asked, self._seconds)
+            except _LostError as error:
+                began = error.began
+        if began:
+            message = "the text takes more memory to read than it may; make it smaller"
+            raise RequestError(message, code="memory-limit", http_status=422)
+        message = "no process that parses can be started; come back in a moment"
+        raise RequestError(message, code="busy", http_status=503, retry_after=5)
 
     @asynccontextmanager
     async def _child(self) -> AsyncIterator[_Child]:
@@ -119,7 +134,7 @@ class Readers:
                 group.create_task(self._touch())
 
     async def _touch(self) -> None:
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        with suppress(_LostError):
             async with self._child():
                 pass
 
@@ -129,6 +144,14 @@ class Readers:
             child = self._free.get_nowait()
             if child is not None:
                 await child.end()
+
+
+class _LostError(Exception):
+    """A child has died; whether it had begun to read."""
+
+    def __init__(self, began: bool) -> None:
+        super().__init__(began)
+        self.began = began
 
 
 class _Child:
@@ -152,8 +175,10 @@ class _Child:
         try:
             async with asyncio.timeout(_START):
                 await child._frame()
-        except BaseException:
+        except BaseException as error:
             await child.end()
+            if isinstance(error, TimeoutError | asyncio.IncompleteReadError | OSError):
+                raise _LostError(False) from None
             raise
         return child
 
@@ -182,8 +207,7 @@ class _Child:
             raise RequestError(message, code="time-limit", http_status=422) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             await self.end()
-            message = "the text takes more memory to read than it may; make it smaller"
-            raise RequestError(message, code="memory-limit", http_status=422) from None
+            raise _LostError(True) from None
         except BaseException:
             await self.end()
             raise
