@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -192,7 +191,11 @@ def _run(asked: Asked, place: Place, as_json: bool, quiet: bool) -> int:
                 stopped = True
                 batch.stop()
         pool.close()
-    _finish(asked, batch.summary, quiet)
+    _finish(asked, batch.summary)
+    if not as_json:
+        print(batch.summary.as_text(), flush=True)
+    if not batch.summary.complete and not quiet:
+        shown.say("stopped before its end; go on with --resume")
     if stopped:
         return 130 if batch.draining else 1
     return batch.summary.exit_status
@@ -245,7 +248,7 @@ def _signals(batch: Batch, shown: Silent) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _finish(asked: Asked, summary: Summary, quiet: bool) -> None:
+def _finish(asked: Asked, summary: Summary) -> None:
     """What stands at the end of every run, also of one that was stopped."""
     from nautile.batch import report
     from nautile.batch.results import NAME
@@ -256,7 +259,3 @@ def _finish(asked: Asked, summary: Summary, quiet: bool) -> None:
     except OSError as error:
         message = f"{asked.output} cannot be written: {error.strerror or error}"
         raise InputError(message, code="unwritable-output") from error
-    if not quiet:
-        print(summary.as_text(), file=sys.stderr, flush=True)
-    if not summary.complete and not quiet:
-        print("stopped before its end; go on with --resume", file=sys.stderr, flush=True)

@@ -11,11 +11,13 @@ Done     ::= ticket, task, outcome
 
 A task may be run again wherever its worker was lost: running is idempotent, and the store of
 results keeps the first one. `Pool` runs tasks in processes of this machine; a task that crashes,
-hangs or takes too much memory costs its worker and its own record, and nothing else.
+hangs or takes too much memory costs its worker and its own record, and nothing else. `Cluster`
+(ray_cluster.py) runs them on the machines of a Ray cluster; a `Place` names either.
 """
 
 from nautile.executor.machine import Machine, machine
+from nautile.executor.place import Place
 from nautile.executor.pool import Pool
 from nautile.executor.protocol import Done, Executor
 
-__all__ = ["Done", "Executor", "Machine", "Pool", "machine"]
+__all__ = ["Done", "Executor", "Machine", "Place", "Pool", "machine"]
