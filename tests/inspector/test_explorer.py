@@ -16,6 +16,7 @@ import pytest
 from nautile.inspector.exports.heads import Text, written
 from nautile.inspector.exports.table import Table, table
 from nautile.inspector.exports.texts import LENGTHS
+from nautile.inspector.page import write_page
 from nautile.inspector.page.explorer import explorer_data
 from nautile.lang import show_term
 from nautile.snapshot import term_of
@@ -471,3 +472,29 @@ def test_hostile_names_are_text(opened: Open) -> None:
 def test_it_fits_narrow_screens(opened: Open, width: int) -> None:
     v = opened(chosen("attention"), width=width)
     assert v.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_in_the_page_it_is_drawn_by_a_trusted_worker_and_follows_the_page(
+    visit: Open, tmp_path: Path
+) -> None:
+    result = chosen("attention")
+    told = {"program": "attention", "status": "ok", "target": "h200", "numerics": "real"}
+    write_page(tmp_path, told, result)
+    v = visit(tmp_path, "#class=14")
+    place = v.page.locator(".x-panel h3")
+    place.wait_for()
+    assert place.inner_text() == "Class 14"
+    corner = """() => { const c = document.querySelector(".x-stage canvas").getContext("2d");
+        return c.getImageData(3, c.canvas.height - 3, 1, 1).data[0]; }"""
+    assert v.page.evaluate(corner) == 255
+    painted = """() => { const c = document.querySelector(".x-stage canvas");
+        const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        return new Set(d.filter((_, i) => i % 4 === 0)).size > 8; }"""
+    until(v.page, f"({painted})()")
+    v.page.locator("#theme").click()
+    until(v.page, f"({corner})() < 40")
+    v.page.evaluate("location.hash = '#class=17'")
+    until(v.page, "document.querySelector('.x-panel h3').textContent === 'Class 17'")
+    press(v, "Next of it ›")
+    assert v.page.evaluate("location.hash").startswith("#class=")
+    assert "#class=17" not in v.page.evaluate("location.hash")

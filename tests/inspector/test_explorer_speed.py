@@ -101,7 +101,7 @@ def test_it_paints_within_a_second(
     pytest.fail(f"first paint and start took {times} s")
 
 
-PRESS = "[...document.querySelectorAll('.x-bar button')].find(b => b.textContent === '{}').click()"
+PRESS = "[...document.querySelectorAll('.x-explorer button')].find(b => b.textContent === '{}').click()"
 ACTIONS = {
     "search": "const q = document.getElementById('x-query'); q.value = 'max(x' + (window.turn = "
     "(window.turn ?? 0) + 1); q.dispatchEvent(new Event('input'))",

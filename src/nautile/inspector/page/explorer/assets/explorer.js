@@ -36,6 +36,10 @@ nautileExplorer.mount = (element, data, page = nautileExplorer.alone(element)) =
   const stage = el("div", { class: "x-stage", tabindex: "0", role: "application", "aria-roledescription": "graph",
     "aria-label": "Neighbourhood of the selected class. Arrow keys go to the next box, Enter opens or closes it, " +
       "plus and minus zoom, 0 shows all, Backspace steps back. The list shows the same." });
+  const zooms = el("div", { class: "x-zoom", role: "group", "aria-label": "Zoom" },
+    button("−", () => canvas.zoom(0.8), { "aria-label": "Zoom out" }),
+    button("+", () => canvas.zoom(1.25), { "aria-label": "Zoom in" }),
+    button("All", () => canvas.fit(), { "aria-label": "Show all" }));
   const rows = el("div", { class: "x-rows", hidden: true });
   const aside = el("div", { class: "x-panel", role: "region", "aria-label": "The selected class", tabindex: "0" });
   element.classList.add("x-explorer");
@@ -44,11 +48,9 @@ nautileExplorer.mount = (element, data, page = nautileExplorer.alone(element)) =
       el("span", { class: "x-search" }, el("label", { for: "x-query" }, "Search"), query),
       buttons.back, buttons.forth, buttons.root, buttons.program, buttons.previous, buttons.next,
       el("span", {}, el("label", { for: "x-hops" }, "Hops "), hops),
-      el("span", { role: "group", "aria-label": "Show as" }, buttons.graph, buttons.list),
-      el("span", { role: "group", "aria-label": "Zoom" }, button("−", () => canvas.zoom(0.8), { "aria-label": "Zoom out" }),
-        button("+", () => canvas.zoom(1.25), { "aria-label": "Zoom in" }), button("All", () => canvas.fit(), { "aria-label": "Show all" }))),
+      el("span", { role: "group", "aria-label": "Show as" }, buttons.graph, buttons.list)),
     found,
-    el("div", { class: "x-body" }, el("div", { class: "x-left" }, stage, rows, count,
+    el("div", { class: "x-body" }, el("div", { class: "x-left" }, stage, zooms, rows, count,
       el("p", { class: "x-legend" }, "A box is a class of equal terms, a small box one way to write it. ",
         el("span", { class: "x-mark x-chosen" }, "thick: chosen"), " ", el("span", { class: "x-mark x-double" }, "double: in the source"),
         " ▸3: closed, of three nodes. Double click opens and closes a class.")), aside));
@@ -141,7 +143,7 @@ nautileExplorer.mount = (element, data, page = nautileExplorer.alone(element)) =
 
   function display(wanted) {
     asList = wanted;
-    stage.hidden = asList;
+    stage.hidden = zooms.hidden = asList;
     rows.hidden = !asList;
     buttons.graph.setAttribute("aria-pressed", String(!asList));
     buttons.list.setAttribute("aria-pressed", String(asList));
