@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,25 @@ def test_records_are_whole_json_lines(inputs: Path, tmp_path: Path) -> None:
         row = json.loads(line)
         assert {"program", "source", "key", "status", "error", "certificate", "index"} <= row.keys()
         assert row["input"].keys() == {"path", "program", "digest", "settings"}
+
+
+def test_pipes_and_folders_are_no_files(inputs: Path, tmp_path: Path) -> None:
+    """A pipe that nobody writes to would be waited for without end."""
+    os.mkfifo(inputs / "pipe.nau")
+    (inputs / "folder.nau").mkdir()
+    (inputs / "folder.nau" / "inside.nau").write_text(source(2))
+    os.symlink("/dev/zero", inputs / "zero.nau")
+    summary, _ = batch(inputs, tmp_path / "out")
+    found = {Path(p).name: r for (p, _), r in by_input(tmp_path / "out").items()}
+    assert found["pipe.nau"]["error"]["code"] == found["zero.nau"]["error"]["code"] == "not-a-file"
+    assert found["inside.nau"]["status"] == "ok"
+    assert summary.errors["not-a-file"] == 2
+
+
+def test_a_file_of_many_programs_is_one_input_each(inputs: Path, tmp_path: Path) -> None:
+    many = "\n".join(source(2 + n % 3, f"p{n}") for n in range(60))
+    (inputs / "many.nau").write_text(many)
+    summary, executor = batch(inputs, tmp_path / "out")
+    assert summary.inputs == 69
+    assert len(executor.tasks) == 3
+    assert len(by_input(tmp_path / "out")) == 69

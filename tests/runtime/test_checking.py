@@ -23,9 +23,13 @@ KINDS = {"x": "normal:3", "w": "uniform:-1:1", "eps": "uniform:0.5:0.5"}
 POSITIONS = ([0, 2, ROWS - 1], [0, 1, 17, COLUMNS - 1])
 
 
-def reference() -> dict[str, Any]:
-    """What the example must give at POSITIONS, from NumPy alone."""
-    x = samples.values(KINDS["x"], 11, "x", np.arange(X.size)).reshape(X.shape).astype(np.float32)
+def reference(called: str = "x") -> dict[str, Any]:
+    """What the example must give at POSITIONS, from NumPy alone; `x` is drawn by that name."""
+    x = (
+        samples.values(KINDS["x"], 11, called, np.arange(X.size))
+        .reshape(X.shape)
+        .astype(np.float32)
+    )
     w = samples.values(KINDS["w"], 11, "w", np.arange(COLUMNS)).astype(ml_dtypes.bfloat16)
     exact = x.astype(np.float64) * w.astype(np.float64) + 0.5
     naive = (x * w.astype(np.float32) + np.float32(0.5)).astype(np.float64)
@@ -49,6 +53,26 @@ def write(folder: Path, expected: Any) -> Path:
 @pytest.fixture
 def checked(tmp_path: Path) -> Path:
     return write(tmp_path / "checked", reference())
+
+
+@pytest.mark.parametrize("drawn_as", [{"x": "before"}, {"x": "before", "w": "w"}])
+def test_inputs_are_drawn_by_the_names_that_the_reference_tells(
+    drawn_as: dict[str, str], tmp_path: Path, machine: Machine
+) -> None:
+    """As of a bundle whose tensors were renamed."""
+    other = reference(called="before")
+    assert Bundle.load(write(tmp_path / "plain", other)).check()["verdict"] == "fail"
+    told = write(tmp_path / "told", other | {"drawn_as": drawn_as})
+    assert Bundle.load(told).check()["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("drawn_as", [["x"], {"x": 3}, "x"])
+def test_names_to_draw_by_that_are_none_are_refused(
+    drawn_as: object, tmp_path: Path, machine: Machine
+) -> None:
+    damaged = write(tmp_path / "damaged", reference() | {"drawn_as": drawn_as})
+    with pytest.raises(BundleError):
+        Bundle.load(damaged).check()
 
 
 def test_right_kernels_pass(checked: Path, machine: Machine) -> None:

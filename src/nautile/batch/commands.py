@@ -197,7 +197,7 @@ def _run(asked: Asked, place: Place, as_json: bool, quiet: bool) -> int:
     if not batch.summary.complete and not quiet:
         shown.say("stopped before its end; go on with --resume")
     if stopped:
-        return 130 if batch.draining else 1
+        return 130 if batch.draining else batch.summary.exit_status
     return batch.summary.exit_status
 
 

@@ -46,7 +46,7 @@ class Reader:
         if file.error is not None:
             return Text(file, "", "", {}, error=file.error)
         try:
-            text = read(Path(file.path))
+            text = _read(file)
         except NautileError as error:
             return Text(file, "", "", {}, error=error)
         digest = blake2b(text.encode(), digest_size=16).hexdigest()
@@ -78,6 +78,14 @@ class Reader:
         declared = {size for signature in programs for size in signature.sizes}
         self.unused -= declared
         return {name: value for name, value in self._dims.items() if name in declared}
+
+
+def _read(file: File) -> str:
+    """The text of a file. A pipe or a device, which may never end or never begin, is none."""
+    path = Path(file.path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{file.shown}: is no plain file", code="not-a-file")
+    return read(path)
 
 
 def _mark(text: str, dims: Mapping[str, int]) -> bytes:
