@@ -379,9 +379,9 @@ def test_motion_is_left_out_where_it_is_not_wanted(visit: Opened, page: Path) ->
     durations = {}
     for motion in ("reduce", "no-preference"):
         found = visit(page, "#section=program", reduced_motion=motion)
-        found.page.wait_for_selector("#pane-source .line")
+        found.page.wait_for_selector(".chip")
         durations[motion] = found.page.evaluate(
-            "getComputedStyle(document.querySelector('#pane-source .line')).transitionDuration"
+            "getComputedStyle(document.querySelector('.chip')).transitionDuration"
         )
     assert durations["reduce"] == "0s" != durations["no-preference"]
 

@@ -124,14 +124,16 @@ def test_data_files_are_one_call_on_a_string_of_ascii(result: Optimization, tmp_
     """Nothing of a program is code: each data file is read back as it went in."""
     explanation = told(result)
     write_page(tmp_path, explanation, result)
+    read = {}
     for file in (tmp_path / "assets" / "data").iterdir():
         text = file.read_bytes().decode("ascii")
-        match = re.fullmatch(r'nautile\.put\(("[a-z0-9-]+"), ("(?:[^"\\\n]|\\.)*")\);\n', text)
+        match = re.fullmatch(r'nautile\.put\(("[a-z0-9_-]+"), ("(?:[^"\\\n]|\\.)*")\);\n', text)
         assert match, file.name
         assert json.loads(match[1]) == file.stem
-        assert json.loads(json.loads(match[2])) is not None
-    written = (tmp_path / "assets" / "data" / "explanation.js").read_text()
-    assert json.loads(json.loads(written[written.index(",") + 1 : -3])) == explanation
+        read[file.stem] = json.loads(json.loads(match[2]))
+    course = {"saturation": read["explanation"]["saturation"] | {"course": read["course"]}}
+    lists = {k: read[k] for k in ("candidates", "derivation", "margins", "runners_up")}
+    assert read["explanation"] | course | lists == explanation
     assert MARKUP not in (tmp_path / "index.html").read_text()
 
 

@@ -3,7 +3,8 @@
 ```
 index.html            the frame, the same for every program
 assets/*.js, *.css    drawn by hand; assets/explorer/ is the e-graph explorer's
-assets/data/*.js      explanation, program, kernel-N, egraph, assets: `nautile.put(name, text)`
+assets/data/*.js      explanation, its long lists, program, kernel-N, egraph, assets:
+                      one call each, `nautile.put(name, text)`
 ```
 
 Nothing of a program enters HTML, CSS or code: data are JSON inside a string literal of ASCII.
@@ -73,7 +74,7 @@ def _files(told: dict[str, Any], result: Optimization | None) -> Files:
     for file in sorted((f for f in assets.iterdir() if f.is_file()), key=lambda f: f.name):
         if file.name != "index.html":
             yield f"assets/{file.name}", file.read_bytes()
-    yield _data("explanation", told)
+    yield from _told(told)
     yield from _sources(result)
     yield from _explorer(result)
     yield "index.html", _frame(assets / "index.html")
@@ -85,6 +86,21 @@ def _frame(template: Traversable) -> bytes:
     scripts = "\n".join(f'<script defer src="assets/{name}"></script>' for name in names)
     text = template.read_text(encoding="utf-8")
     return text.replace("{{policy}}", POLICY).replace("{{scripts}}", scripts).encode()
+
+
+_APART = ("candidates", "derivation", "margins", "runners_up")  # each may be long
+
+
+def _told(told: dict[str, Any]) -> Files:
+    """The explanation without its long lists, which wait in files of their own until their section
+    is opened: the head of the page is there at once."""
+    saturation = told.get("saturation") or {}
+    short = {k: v for k, v in told.items() if k not in _APART}
+    short["saturation"] = {k: v for k, v in saturation.items() if k != "course"} or None
+    yield _data("explanation", short)
+    yield _data("course", saturation.get("course"))
+    for name in _APART:
+        yield _data(name, told.get(name))
 
 
 def _sources(result: Optimization | None) -> Files:

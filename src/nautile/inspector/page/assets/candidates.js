@@ -28,8 +28,7 @@
   let shown = null;
 
   async function draw(panel) {
-    const explanation = await assets.data("explanation");
-    const rows = explanation.candidates ?? [];
+    const [explanation, rows] = [await assets.data("explanation"), await assets.data("candidates") ?? []];
     if (!rows.length) return panel.append(el("p", { class: "notice" }, "No candidates were recorded."));
     shown = nautile.table([
       { title: "No", value: (c) => c.id },
@@ -74,8 +73,7 @@
   }
 
   async function drawRunners(panel) {
-    const explanation = await assets.data("explanation");
-    const rows = explanation.runners_up ?? [];
+    const [explanation, rows] = [await assets.data("explanation"), await assets.data("runners_up") ?? []];
     if (!rows.length) return panel.append(el("p", { class: "notice" }, "No other program was found."));
     panel.append(el("p", { class: "lead" }, `The chosen program takes ${quantity(explanation.chosen.seconds, "s")}. These came next.`),
       ...rows.map(runner));

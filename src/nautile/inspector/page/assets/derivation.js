@@ -72,8 +72,7 @@
   }
 
   async function draw(panel) {
-    const explanation = await assets.data("explanation");
-    const steps = explanation.derivation ?? [];
+    const [explanation, steps] = [await assets.data("explanation"), await assets.data("derivation") ?? []];
     panel.append(...needed(explanation));
     if (!steps.length) return panel.append(el("p", { class: "notice" }, explanation.derivation_note ?? "The chosen program is the source program as it stands: no step was taken, or no derivation was asked for."));
     let at = 0;

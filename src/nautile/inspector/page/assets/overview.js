@@ -139,6 +139,7 @@
 
   async function draw(panel) {
     const explanation = await assets.data("explanation");
+    explanation.margins = await assets.data("margins");
     if (explanation.error) panel.append(failure(explanation));
     const { chosen } = explanation;
     if (chosen) {

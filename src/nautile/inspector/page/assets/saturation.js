@@ -58,7 +58,7 @@
     const grown = Object.entries(found.growth ?? {}).map(([r, n]) => `${r} (${n})`).join(", ");
     panel.append(el("p", { class: "lead" }, `Stopped because: ${found.stop}. ${found.rows} rows after ${found.iterations} iterations, ${quantity(found.seconds, "s")}.`),
       grown ? el("p", {}, `Most terms came from ${short(grown, 300)}.`) : "");
-    const course = found.course ?? [];
+    const course = await assets.data("course") ?? [];
     if (course.length) panel.append(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Course of the saturation" }, chart(course)), iterations(course), rules(course) ?? "");
   }
 

@@ -1,9 +1,10 @@
 "use strict";
 // Tables that are sorted by a click on a heading and filtered by a word; rows can be opened.
-// At most `PAGE` rows are drawn at a time, so that thousands of candidates stay quick.
+// At most `PAGE` rows are drawn at first, so that thousands of candidates stay quick.
 {
   const { el, announce } = nautile;
-  const PAGE = 150;
+  const PAGE = 60;
+  const collator = new Intl.Collator("en", { numeric: true });
 
   const rank = (value) => (value === null || value === undefined ? [1, 0] : [0, value]);
 
@@ -12,7 +13,7 @@
     const [missingB, y] = rank(b);
     if (missingA || missingB) return missingA - missingB;
     if (typeof x === "number" && typeof y === "number") return x - y;
-    return String(x).localeCompare(String(y), "en", { numeric: true });
+    return collator.compare(String(x), String(y));
   }
 
   // columns: [{title, value(row), cell(row)?, number?}]; options: {caption, rows, filter, detail(row)?,
@@ -22,7 +23,7 @@
     const body = el("tbody");
     const opened = new Set();
     const count = el("p", { class: "muted", "aria-live": "polite" });
-    const more = el("button", { type: "button", click: () => { state.drawn += 5 * PAGE; draw(); } }, "Show more rows");
+    const more = el("button", { type: "button", click: () => { state.drawn += 10 * PAGE; draw(); } }, "Show more rows");
     const words = new Map();
 
     const searched = (row) => {
@@ -65,20 +66,25 @@
       }, open ? "▾" : "▸");
     }
 
+    // Only the row itself is drawn anew.
     function toggle(item) {
-      if (!opened.delete(item)) opened.add(item);
-      draw();
-      body.querySelector(`[data-key="${CSS.escape(options.key(item))}"] .opener`)?.focus();
+      const old = body.querySelector(`[data-key="${CSS.escape(options.key(item))}"]`);
+      if (opened.delete(item)) old.nextElementSibling.remove();
+      else opened.add(item);
+      const drawn = row(item);
+      old.replaceWith(drawn);
+      if (opened.has(item)) drawn.after(detail(item));
+      drawn.querySelector(".opener").focus();
     }
+
+    const detail = (item) => el("tr", { class: "detail" }, el("td", { colspan: columns.length }, options.detail(item)));
 
     function draw() {
       const rows = visible();
       const parts = [];
       for (const item of rows.slice(0, state.drawn)) {
         parts.push(row(item));
-        if (opened.has(item)) {
-          parts.push(el("tr", { class: "detail" }, el("td", { colspan: columns.length }, options.detail(item))));
-        }
+        if (opened.has(item)) parts.push(detail(item));
       }
       body.replaceChildren(...parts);
       more.hidden = rows.length <= state.drawn;
@@ -114,7 +120,7 @@
         const item = options.rows.find((r) => String(options.key(r)) === String(key));
         if (item === undefined) return;
         opened.add(item);
-        state.drawn = Math.max(state.drawn, options.rows.length);
+        state.drawn = Math.max(state.drawn, visible().indexOf(item) + 1);
         draw();
         body.querySelector(`[data-key="${CSS.escape(String(key))}"]`)?.scrollIntoView({ block: "center" });
       },
