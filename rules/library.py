@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from nautile.errors import InputError, LimitError, SourceError
@@ -50,9 +51,15 @@ def load(
     rules: list[Rule] = []
     for name in (n for n in shipped if n not in OPTIONAL) if names is None else names:
         path = shipped.get(str(name), Path(name))
-        rules += parse(_read(path, str(name), shipped), pack=path.stem, filename=str(path))
+        rules += _parsed(_read(path, str(name), shipped), path.stem, str(path))
     check_distinct(rules)
     return tuple(rules) if classes is None else select(rules, classes)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str, pack: str, filename: str) -> tuple[Rule, ...]:
+    """A pack's rules; whoever optimizes many programs reads the same packs again and again."""
+    return tuple(parse(text, pack=pack, filename=filename))
 
 
 def select(rules: Iterable[Rule], numerics: str | Iterable[str] = "real") -> tuple[Rule, ...]:
