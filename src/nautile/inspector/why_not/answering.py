@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nautile import lang
@@ -12,15 +13,16 @@ from .asking import (
     Candidates,
     Kernel,
     OneKernel,
+    OneKernelTerm,
     Question,
     RuleNamed,
     Stored,
     StoredTerm,
     understood,
 )
-from .inquiry import Inquiry
+from .inquiry import Inquiry, Place
 from .kernels import of_candidate, of_kernel, of_one_kernel
-from .present import Verdict, of_term
+from .present import Verdict, in_one_kernel, of_term
 from .reading import read_term
 from .rule_asked import known_rules, of_rule
 from .stores import of_stored, of_stored_term
@@ -72,6 +74,8 @@ def _found(inquiry: Inquiry, asked: Question) -> tuple[str, tuple[str, Verdict]]
             return "kernel", of_kernel(inquiry, name)
         case OneKernel(names):
             return "kernel", of_one_kernel(inquiry, names)
+        case OneKernelTerm(text):
+            return "kernel", _one_kernel_term(inquiry, text)
         case Stored(names):
             return "stored", of_stored(inquiry, names)
         case StoredTerm(text):
@@ -82,18 +86,24 @@ def _found(inquiry: Inquiry, asked: Question) -> tuple[str, tuple[str, Verdict]]
 
 
 def _term(inquiry: Inquiry, text: str) -> tuple[str, Verdict]:
-    asked = inquiry.apart(read_term(text, inquiry.result.program))
-    places = inquiry.places(asked.term)
-    subject = lang.show_term(asked.term, _SHOWN)
-    if places and places[0].lookup.found:
-        return subject, of_term(inquiry, places[0])
-    return subject, of_absent(inquiry, asked, places)
+    return _read(inquiry, text, "", of_term)
 
 
 def _stored_term(inquiry: Inquiry, text: str) -> tuple[str, Verdict]:
+    return _read(inquiry, text, " in memory between kernels", of_stored_term)
+
+
+def _one_kernel_term(inquiry: Inquiry, text: str) -> tuple[str, Verdict]:
+    return _read(inquiry, text, " in one kernel", in_one_kernel)
+
+
+def _read(
+    inquiry: Inquiry, text: str, wanted: str, answer: Callable[[Inquiry, Place], Verdict]
+) -> tuple[str, Verdict]:
+    """A term where an e-graph holds it, and the answer; else why none does."""
     asked = inquiry.apart(read_term(text, inquiry.result.program))
     places = inquiry.places(asked.term)
-    subject = f"{lang.show_term(asked.term, _SHOWN)} in memory between kernels"
+    subject = lang.show_term(asked.term, _SHOWN) + wanted
     if places and places[0].lookup.found:
-        return subject, of_stored_term(inquiry, places[0])
+        return subject, answer(inquiry, places[0])
     return subject, of_absent(inquiry, asked, places)

@@ -2,7 +2,7 @@
 
 ```
 Question ::= "17" | "c17" | "#17" | "candidate 17"        a candidate of the table
-           | "kernel NAME" | "one kernel [for O, ..]"     a kernel
+           | "kernel NAME" | "one kernel [for O, ..]" | "one kernel for TERM"      a kernel
            | ["stored"|"store"] NAME, .. | stored TERM    tensors in memory
            | "rule NAME" | NAME of a rule | PACK:RULE     a rule
            | expression                                   a term (see reading.py)
@@ -70,6 +70,13 @@ class OneKernel:
 
 
 @dataclass(frozen=True, slots=True)
+class OneKernelTerm:
+    """One kernel that computes a whole term."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """These definitions as tensors in memory."""
 
@@ -97,7 +104,7 @@ class Text:
     text: str
 
 
-Question = Candidates | Kernel | OneKernel | Stored | StoredTerm | RuleNamed | Text
+Question = Candidates | Kernel | OneKernel | OneKernelTerm | Stored | StoredTerm | RuleNamed | Text
 
 
 def understood(text: str, inquiry: Inquiry, rules: Iterable[str]) -> Question:
@@ -113,11 +120,13 @@ def understood(text: str, inquiry: Inquiry, rules: Iterable[str]) -> Question:
     if found := _CANDIDATE.fullmatch(words):
         return Candidates(int(found[1]))
     if found := _ONE.fullmatch(words):
+        if found[1] and not _are_names(found[1]):
+            return OneKernelTerm(found[1])
         return OneKernel(_names(found[1], inquiry) if found[1] else _outputs(inquiry))
     if found := _KERNEL.fullmatch(words):
         return Kernel(found[1])
     if found := _STORED.fullmatch(words) or _AFTER.fullmatch(words):
-        if not all(_NAME.fullmatch(n.strip()) for n in found[1].split(",")):
+        if not _are_names(found[1]):
             return StoredTerm(found[1])
         return Stored(_names(found[1], inquiry))
     if found := _RULE.fullmatch(words):
@@ -143,6 +152,10 @@ def _bare(words: str, inquiry: Inquiry, rules: set[str]) -> Question:
     if len(names) == 1 and strange in {a.name for d in inquiry.program.definitions for a in d.axes}:
         return Text(words)
     raise unknown(strange, [*known, *kernel_names(inquiry), *rules])
+
+
+def _are_names(text: str) -> bool:
+    return all(_NAME.fullmatch(n.strip()) for n in text.split(","))
 
 
 def unknown(name: str, known: Iterable[str]) -> InputError:

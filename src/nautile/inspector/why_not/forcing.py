@@ -34,8 +34,8 @@ _TERM, _BRIEF = 400, 48  # operations of a term that are printed, and for people
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """A program and its predicted seconds. `columns` are those of the pool that it was chosen from,
-    `forced` the one that had to run, if it was one; `more` are the seconds that each resource is
+    """A program and its predicted seconds. `candidate` is the one that had to run, if it was one,
+    and `forced` its number, where the choice knows it; `more` are the seconds that each resource is
     asked for beyond (or, negative, below) what the chosen program asks; `brief` is the program for
     people, with the names of definitions for what they stand for."""
 
@@ -158,9 +158,16 @@ def finished(
     theirs = spent(kernels)
     more = {name: theirs.get(name, 0.0) - own.get(name, 0.0) for name in {**own, **theirs}}
     candidate = None if column is None else pool.candidates[column][1]
+    known = None if candidate is None else _known(inquiry, candidate)
     slower = seconds / inquiry.plan.seconds - 1
     brief = program_text(kernels, lambda term: inquiry.text_of(term, _BRIEF))
-    return Forced(seconds, slower, kernels, more, column, candidate, between, brief)
+    return Forced(seconds, slower, kernels, more, known, candidate, between, brief)
+
+
+def _known(inquiry: Inquiry, candidate: Candidate) -> int | None:
+    """The number of a candidate in the choice's own pool, if it has one."""
+    own = inquiry.choice.pool.candidates
+    return next((k for k, (_, c) in enumerate(own) if c == candidate), None)
 
 
 def spent(kernels: Sequence[Kernel]) -> dict[str, float]:

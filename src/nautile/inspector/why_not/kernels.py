@@ -16,7 +16,7 @@ from .forcing import cheapest, finished, pool_with, program_text
 from .generated import Generated, generated
 from .inquiry import Inquiry
 from .limits import limit_of
-from .present import Verdict, dearer, faulty, makes, weighed
+from .present import NO_TILING, Verdict, dearer, faulty, makes, weighed
 
 __all__ = ["of_candidate", "of_kernel", "of_one_kernel"]
 
@@ -155,6 +155,7 @@ def _none_alone(inquiry: Inquiry, every: Generated, wanted: frozenset[int]) -> R
             limit = limit_of(body.outputs, inquiry.device, inquiry.result.options.numerics)
             if limit is not None:
                 return Reason("infeasible", limit.text, limit.as_dict())
+            return Reason("form", NO_TILING)
     text = (
         "no kernel holds all of it: a kernel with a tensor contraction has room for no other kind "
         "of contraction, and for folds along its depth alone; and one launch joins kernels only "

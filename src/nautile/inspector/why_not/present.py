@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nautile.extract.candidates import KEPT, NOISE, Candidate
@@ -22,9 +22,27 @@ from .inquiry import Inquiry, Place
 from .limits import limit_of
 from .proving import fault_of
 
-__all__ = ["OPEN", "Verdict", "faulty", "is_open", "of_term", "rival", "weighed"]
+__all__ = [
+    "NO_TILING",
+    "OPEN",
+    "Verdict",
+    "dearer",
+    "faulty",
+    "in_one_kernel",
+    "is_open",
+    "joined",
+    "makes",
+    "of_term",
+    "rival",
+    "weighed",
+]
+
 
 SHOWN = 60  # operations of a term in a sentence
+NO_TILING = (
+    "no emitter takes it as one kernel: the tensor cores' path has no tiling for such a mixture of "
+    "contractions and folds"
+)
 OPEN = (
     "a running value stands open in it: it is a value inside a pass, which an online sum must end "
     "before a kernel can store anything of it"
@@ -138,11 +156,7 @@ def _with(
         [k] for k, (n, c) in enumerate(own.candidates)
         if n == number and c.choice.get(root) == nodes[root]
     ]  # fmt: skip
-    found = cheapest(inquiry, own, hits)
-    if found is None or found.candidate is None:
-        return found
-    known = [k for k, (_, c) in enumerate(pool.candidates) if c is found.candidate]
-    return replace(found, forced=known[0]) if known else found
+    return cheapest(inquiry, own, hits)
 
 
 def _otherwise(choice: Mapping[int, Node], nodes: Mapping[int, Node]) -> bool:
@@ -177,7 +191,7 @@ def weighed(
     if fault is not None:
         return Verdict(fault, forced)
     assert forced.candidate is not None
-    better = None if kept else rival(inquiry, number, forced.candidate)
+    better = None if kept or forced.forced is not None else rival(inquiry, number, forced.candidate)
     if better is not None:
         return Verdict(_dominated(inquiry, better, forced), forced)
     if not kept and not seen and every is not None:
@@ -206,7 +220,7 @@ def rival(inquiry: Inquiry, number: int, candidate: Candidate) -> int | None:
         if n == number
         and c.makes >= candidate.makes
         and c.needs <= candidate.needs
-        and c.seconds <= candidate.seconds
+        and c.seconds < candidate.seconds * (1 - 1e-9)
     ]
     return min(found)[1] if found else None
 
@@ -308,6 +322,29 @@ def _is_widened(inquiry: Inquiry, place: Place) -> bool:
 # ---- nothing was formed --------------------------------------------------------------------------
 
 
+def in_one_kernel(inquiry: Inquiry, place: Place) -> Verdict:
+    """Why no single kernel computes all of a term that the e-graph holds."""
+    number, nodes, root = place.number, place.lookup.nodes, place.lookup.root
+    assert root is not None
+    pool = inquiry.choice.pool
+    for k in inquiry.taken(number):
+        if computes(pool.candidates[k][1].choice, nodes):
+            names = ", ".join(makes(inquiry, *pool.candidates[k]))
+            text = f"one kernel computes it, the one that makes {names}"
+            return Verdict(Reason("chosen", text, {"candidates": [k]}))
+    snapshot = inquiry.result.snapshots[number]
+    narrow = generated(inquiry, number, only(through(snapshot, root), nodes))
+    wide = joined(inquiry, number, narrow)
+    hits = [
+        [k] for k, (n, c) in enumerate(wide.candidates)
+        if n == number and computes(c.choice, nodes)
+    ]  # fmt: skip
+    found = cheapest(inquiry, wide, hits)
+    if found is not None:
+        return weighed(inquiry, number, found, kept=False)
+    return Verdict(_nowhere(inquiry, place, pool.classes[number], narrow))
+
+
 def _nowhere(inquiry: Inquiry, place: Place, classes: Classes, narrow: Generated) -> Reason:
     nodes, root = place.lookup.nodes, place.lookup.root
     assert root is not None
@@ -316,6 +353,8 @@ def _nowhere(inquiry: Inquiry, place: Place, classes: Classes, narrow: Generated
         limit = limit_of(body.outputs, inquiry.device, inquiry.result.options.numerics)
         if limit is not None:
             return Reason("infeasible", limit.text, limit.as_dict())
+    if refused:
+        return Reason("form", NO_TILING)
     if is_open(place.term):
         return Reason("open", OPEN)
     own = formed(classes, nodes, root)
