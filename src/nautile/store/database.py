@@ -78,13 +78,16 @@ class Database:
             options["isolation_level"] = "REPEATABLE READ"
         return self.engine.execution_options(**options).connect()
 
-    def transact(self, work: Callable[[Connection], T], *, write: bool = True) -> T:
+    def transact(
+        self, work: Callable[[Connection], T], *, write: bool = True, wait: float | None = None
+    ) -> T:
         """What `work` returns, in one transaction, which is run again from its start when another
         process or a lost connection came in between: `work` has no effect but on the database, or
-        one that may happen twice. Raises StoreError, `store-busy` after `wait` seconds."""
+        one that may happen twice. Raises StoreError, `store-busy` after `wait` seconds (the
+        database's own without)."""
         if write and self.read_only:
             raise StoreError(f"{self.name} is opened read-only", code="store-read-only")
-        deadline = time.monotonic() + self.wait
+        deadline = time.monotonic() + (self.wait if wait is None else wait)
         pause, longest = PAUSE
         while True:
             try:

@@ -27,6 +27,7 @@ __all__ = ["opened"]
 
 FORMAT = "nautile-store"
 MARK = "store.json"
+PATIENCE = 5.0  # seconds to wait for a server at first: its address may be wrong
 
 
 def opened(
@@ -74,7 +75,8 @@ def _placed(path: Path, read_only: bool) -> None:
 
 def _current(database: Database) -> tuple[str, bool]:
     """The store's identity, after bringing the schema up to date, and whether it has entries."""
-    version = database.transact(migration.current, write=False)
+    patience = min(database.wait, PATIENCE)
+    version = database.transact(migration.current, write=False, wait=patience)
     if migration.checked(version) != migration.newest():
         if database.read_only:
             raise _unready(database, version)
