@@ -411,11 +411,38 @@ def test_a_client_that_does_not_send_its_body_is_told(
     assert seconds < 5
 
 
-def test_headers_are_bounded(server: Server) -> None:
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 100_000,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST /v1/optimizations HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+        b"Content-Length: 2\r\n\r\n",
+    ],
+    ids=["long", "tls", "hosts", "lengths"],
+)
+def test_what_is_no_http_is_refused_as_everything_else(server: Server, sent: bytes) -> None:
     with raw(server) as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"a" * 100_000)
+        connection.sendall(sent)
         data, _ = closed_after(connection)
-    assert data == b"" or data.startswith(b"HTTP/1.1 4")
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    assert b"application/problem+json" in head
+    assert json.loads(body)["code"] == "bad-request"
+
+
+def test_a_client_that_does_not_take_its_answers_is_left(server: Server) -> None:
+    count = 400
+    with raw(server) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        connection.sendall(asked * count)
+        time.sleep(4)
+        data, _ = closed_after(connection)
+    whole = len(server.client.get("/openapi.json").content)
+    assert len(data) < count * whole / 2
+    assert server.client.get("/livez").status_code == 200
 
 
 def test_chunks_without_a_length_are_bounded(server: Server) -> None:

@@ -52,7 +52,7 @@ class Gate:
     """The outermost layer of the application."""
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
-        self._app, self._context = app, context
+        self._app, self._context, self._open = app, context, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request."""
@@ -64,16 +64,19 @@ class Gate:
         id = given if _ID.fullmatch(given) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = id
         seen = _Seen(scope, id, send, self._context.settings.send_seconds)
+        self._open += 1
         try:
             await self._passed(scope, headers, receive, seen)
         except TimeoutError:
             seen.abort()
         finally:
+            self._open -= 1
             seen.log()
 
     async def _passed(self, scope: Scope, headers: Headers, receive: Receive, seen: _Seen) -> None:
         limited = _Limited(self._context, headers, receive)
         try:
+            self._check_room()
             self._check_host(headers)
             await self._authenticate(scope, headers)
             limited.check_length()
@@ -90,6 +93,11 @@ class Gate:
             if not seen.started:
                 detail = "a defect of the service; its log tells more under this request's id"
                 await problem(500, "internal", detail, request_id=seen.id)(scope, receive, seen)
+
+    def _check_room(self) -> None:
+        if self._open > self._context.settings.connections:
+            message = "too many requests are being answered; come back in a moment"
+            raise RequestError(message, code="busy", http_status=503, retry_after=2)
 
     def _check_host(self, headers: Headers) -> None:
         """Without authentication only names of this machine are answered, so that no web page can

@@ -12,7 +12,7 @@ within a token to the highest priority, then to the oldest run.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -182,42 +182,39 @@ def end(
 def retry(database: Database, held: Claim, error: Mapping[str, Any], *, attempts: int) -> bool:
     """Queue the run again after a pause, or declare it dead after that many attempts."""
 
-    def work(connection: sa.Connection) -> bool:
-        if _held(connection, held) is None:
-            return False
-        moment = now(connection)
-        _again(connection, held.number, held.attempt, attempts, error, moment)
-        return True
+    def again(connection: sa.Connection) -> None:
+        _again(connection, held.number, held.attempt, attempts, error, now(connection))
 
-    return written(database, work)
+    return _given_up(database, held, again)
 
 
-def hand_back(database: Database, held: Claim) -> bool:
+def hand_back(database: Database, held: Claim, reason: str = "the worker stops") -> bool:
     """Return a run that was not finished to its place; the attempt does not count."""
 
-    def work(connection: sa.Connection) -> bool:
-        if _held(connection, held) is None:
-            return False
+    def again(connection: sa.Connection) -> None:
         _wait(connection, held.number, held.attempt - 1, now(connection))
-        add_event(connection, held.number, "queued", {"reason": "the worker stops"})
-        return True
+        add_event(connection, held.number, "queued", {"reason": reason})
 
-    return written(database, work)
+    return _given_up(database, held, again)
 
 
 def cancelled(database: Database, held: Claim) -> bool:
     """Close a run that nobody wants; if somebody asked for it meanwhile, it waits again."""
+    return hand_back(database, held, "asked for again")
+
+
+def _given_up(database: Database, held: Claim, again: Callable[[sa.Connection], None]) -> bool:
+    """Close a run that is not finished if nobody wants it, else do `again`; False for a lost
+    lease."""
 
     def work(connection: sa.Connection) -> bool:
         row = _held(connection, held)
         if row is None:
             return False
-        moment = now(connection)
         if row.unwanted:
-            _close(connection, held.number, "cancelled", moment)
+            _close(connection, held.number, "cancelled", now(connection))
         else:
-            _wait(connection, held.number, held.attempt - 1, moment)
-            add_event(connection, held.number, "queued", {"reason": "asked for again"})
+            again(connection)
         return True
 
     return written(database, work)

@@ -4,15 +4,18 @@ drain that ends event streams."""
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .context import Context
 from .logs import event
+from .problems import MEDIA_TYPE
 
 __all__ = ["Server", "configured"]
 
@@ -42,6 +45,16 @@ class _Protocol(H11Protocol):
         super().on_response_complete()
         if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
             self._expect()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, or headers that are too long, with a problem as everywhere."""
+        content = {"type": "/problems/bad-request", "title": "Bad Request", "status": 400}
+        data = json.dumps(content | {"code": "bad-request", "detail": msg}).encode()
+        headers = [("content-type", MEDIA_TYPE), ("content-length", str(len(data)))]
+        response = h11.Response(status_code=400, headers=[*headers, ("connection", "close")])
+        for part in (response, h11.Data(data=data), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
 
     def _expect(self) -> None:
         self._arrived()
@@ -95,7 +108,7 @@ def configured(app: Any, context: Context) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=settings.connections,
+        limit_concurrency=2 * settings.connections,
         timeout_keep_alive=max(1, int(settings.header_seconds)),
         timeout_graceful_shutdown=max(1, int(settings.drain_seconds)),
         h11_max_incomplete_event_size=settings.header_bytes,
