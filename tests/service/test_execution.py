@@ -144,6 +144,18 @@ def test_the_job_of_a_killed_worker_is_done_by_the_next_one(server: Server) -> N
     assert [n for n in workers_of(server) if n != worker]
 
 
+def test_a_result_that_the_clock_cut_short_answers_its_own_jobs_alone(server: Server) -> None:
+    hurried = {"seconds": 0.001}
+    job = server.submit(LONG, **hurried).json()
+    assert server.wait(job["id"])["state"] == "done"
+    record = server.client.get(job["links"]["result"]).json()
+    assert record["saturation"]["stop"] == "time"
+    assert server.client.get(job["links"]["artifacts"]).status_code == 200
+    again = server.submit(LONG, **hurried)
+    assert again.status_code == 202  # it may come out better
+    server.client.delete(again.headers["location"])
+
+
 def _until_event(server: Server, job: dict[str, object], kind: str) -> None:
     with server.client.stream("GET", f"/v1/optimizations/{job['id']}/events") as stream:
         for line in stream.iter_lines():

@@ -102,19 +102,19 @@ def test_a_choice_is_explained_behind_a_link(
     told.wait_for_load_state("networkidle")
     assert wrong == []
     # The link needs no token, the rest does; a link that was tampered with is none.
-    plain = httpx.Client(base_url=server.url, trust_env=False)
-    answer = plain.get(href)
-    assert answer.status_code == 200
-    assert answer.headers["content-security-policy"].startswith(POLICY)
-    job = page.url.partition("job=")[2]
-    assert plain.get(f"/v1/optimizations/{job}/explanation/").status_code == 401
-    with_token = {"Authorization": f"Bearer {token[1]}"}
-    same = plain.get(f"/v1/optimizations/{job}/explanation/", headers=with_token)
-    assert same.content == answer.content
-    forged = href.replace("opt_", "opt_0", 1)[:-2] + "/"
-    later = re.sub(r"\.(\d+)\.", lambda m: f".{int(m[1]) + 1}.", href)
-    for wrong_href in (forged, later, href + "../../livez/x", href + "assets/../../../x"):
-        assert plain.get(wrong_href).status_code == 404, wrong_href
+    with httpx.Client(base_url=server.url, trust_env=False) as plain:
+        answer = plain.get(href)
+        assert answer.status_code == 200
+        assert answer.headers["content-security-policy"].startswith(POLICY)
+        job = page.url.partition("job=")[2]
+        assert plain.get(f"/v1/optimizations/{job}/explanation/").status_code == 401
+        with_token = {"Authorization": f"Bearer {token[1]}"}
+        same = plain.get(f"/v1/optimizations/{job}/explanation/", headers=with_token)
+        assert same.content == answer.content
+        forged = href.replace("opt_", "opt_0", 1)[:-2] + "/"
+        later = re.sub(r"\.(\d+)\.", lambda m: f".{int(m[1]) + 1}.", href)
+        for wrong_href in (forged, later, href + "../../livez/x", href + "assets/../../../x"):
+            assert plain.get(wrong_href).status_code == 404, wrong_href
     assert href.split("/")[2] not in server.log.read_text()
 
 

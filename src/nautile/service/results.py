@@ -30,11 +30,17 @@ def task_of(data: bytes) -> Task:
     return _TASK.decode(data)
 
 
-def saved(store: Store, outcome: Outcome) -> Entry:
-    """Keep a certified outcome under its key; the first one of a key stays."""
+def saved(store: Store, outcome: Outcome, run: int) -> Entry:
+    """Keep a certified outcome under its key; the first one of a key stays. What may be better the
+    next time (the clock has stopped its saturation) answers its own run's jobs alone."""
     names = msgspec.to_builtins(outcome.names)
     ingredients = {**outcome.ingredients, "names": names}
-    return store.put(outcome.key, outcome.record, outcome.artifacts, ingredients=ingredients)
+    key = outcome.key if outcome.lasting else _own_key(outcome.key, run)
+    return store.put(key, outcome.record, outcome.artifacts, ingredients=ingredients)
+
+
+def _own_key(key: str, run: int) -> str:
+    return f"{key}:run:{run}"
 
 
 def record_of(store: Store, job: Job) -> dict[str, Any]:
@@ -105,6 +111,8 @@ def _entry(store: Store, job: Job) -> Entry:
         message = f"the job is {job.state}; come back later, or listen to its events"
         raise RequestError(message, code="not-finished", http_status=409, retry_after=1)
     entry = store.get(job.key)
+    if entry is None and job.run is not None:
+        entry = store.get(_own_key(job.key, job.run))
     if entry is None:
         raise _gone()
     return entry

@@ -140,7 +140,7 @@ class Worker:
 
     def _store(self, held: Claim, outcome: Outcome) -> str:
         try:
-            saved(self.store, outcome)
+            saved(self.store, outcome, held.number)
         except NautileError as error:
             event("not stored", logging.ERROR, code=error.code, reason=error.message)
             self._again(held, error.as_dict())
