@@ -34,6 +34,7 @@ __all__ = ["Store"]
 
 T = TypeVar("T")
 GRACE = 3600.0  # seconds for which `gc` leaves alone what no row names: it may be being written
+TRIES = 100  # of a put, when a `gc` without grace removes what it has just written
 LOG = logging.getLogger("nautile.store")
 
 
@@ -143,11 +144,12 @@ class Store:
         if not replace and (there := self.peek(key)) is not None:
             return there
         self._writable()
-        while True:
+        for _ in range(TRIES):
             blobs = {path: self.objects.add(content) for path, content in contents.items()}
             draft = Draft.of(key, record, ingredients or {}, blobs)
             if entry := self.keep(draft, replace=replace):
                 return entry
+        raise StoreError(f"artifacts of {key} are removed again and again", code="store-busy")
 
     def keep(
         self, draft: Draft, *, replace: bool = False, created: float | None = None

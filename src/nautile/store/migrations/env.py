@@ -13,6 +13,5 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     version_table=VERSION_TABLE,
-    transactional_ddl=True,
 )
 context.run_migrations()
