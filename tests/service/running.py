@@ -82,7 +82,8 @@ def serving(
     words = [sys.executable, "-m", "nautile", "serve", "--store", place, "--port", str(port)]
     words += [*options, *([] if token else ["--no-auth"])]
     words += ["--artifacts", str(artifacts)] if artifacts else []
-    wanted = {f"NAUTILE_{name.upper()}": str(value) for name, value in settings.items()}
+    chosen = {"drain_seconds": 2, **settings}
+    wanted = {f"NAUTILE_{name.upper()}": str(value) for name, value in chosen.items()}
     with log.open("wb") as errors:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, env=os.environ | wanted

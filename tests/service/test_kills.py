@@ -10,6 +10,7 @@ from store.conftest import Place
 from .kills import disturbed
 
 
+@pytest.mark.slow  # test_execution kills one of each kind, each time
 def test_kills_lose_nothing(sqlite: Place, tmp_path: Path) -> None:
     outcome = disturbed(sqlite.address, None, tmp_path, kills=4, seed=3, wait=240)
     assert outcome.problems == []
