@@ -13,12 +13,17 @@ from typing import Any
 import networkx as nx
 import pytest
 
+from nautile import lang
+from nautile.egraph import saturate
+from nautile.extract.regions import cut
 from nautile.inspector.exports.heads import Text, written
 from nautile.inspector.exports.table import Table, table
 from nautile.inspector.exports.texts import LENGTHS
 from nautile.inspector.page import write_page
 from nautile.inspector.page.explorer import explorer_data
+from nautile.inspector.page.explorer.reasons import Reasons
 from nautile.lang import show_term
+from nautile.rules import parse as parse_pack
 from nautile.snapshot import term_of
 
 from .browser import Visit, accessibility, browser, visit
@@ -114,6 +119,42 @@ def test_rules_are_told_of_nodes_of_their_form_alone() -> None:
     assert by_rule["div_in_sum"] == {"div"}
     told = {r for row in rows.classes for r in row.made}
     assert set(by_rule) == told  # every rule that put something somewhere is told of some node
+
+
+PACK = """
+with real:
+    own_spread = a * (b + c) >> a * b + a * c
+    own_twice  = a + a       >> 2.0 * a
+    own_minus  = a - b       >> a + -b
+    own_flip   = a + b       >> b + a
+"""
+SOURCE = """
+def f(a: f32[N], b: f32[N], c: f32[N], *, N=8) -> f32[N]:
+    y[i] = a[i] * (b[i] + c[i]) + (b[i] + b[i]) - c[i]
+    return y
+"""
+
+
+@pytest.mark.parametrize("known", [3, 4])
+def test_a_node_of_one_rule_is_gone_without_the_rule(known: int) -> None:
+    """What is told of each node, against saturation with that rule left out."""
+    rules = parse_pack(PACK)[:known]
+    laws = {rule.name: rule for rule in rules}
+    outputs = cut(lang.parse(SOURCE)[0])[0].outputs
+    rows = table(saturate(outputs, rules))
+    full, none = Reasons(rows, laws), Reasons(rows, laws, steps=0)
+    told: dict[str, set[str]] = {}
+    for n, row in enumerate(rows.nodes):
+        why = full.of(n)
+        assert set(why) <= set(none.of(n)) <= set(rows.classes[row.owner].made)
+        if len(why) == 1 and not row.source:
+            told.setdefault(why[0], set()).add(text_of(rows, n))
+    assert len(told) >= 3 if known == 3 else "own_flip" in told
+    for name, texts in told.items():
+        rest = table(saturate(outputs, [rule for rule in rules if rule.name != name]))
+        assert texts.isdisjoint({text_of(rest, n) for n in range(len(rest.nodes))}), name
+    sharper = [n for n in range(len(rows.nodes)) if len(full.of(n)) < len(none.of(n))]
+    assert bool(sharper) == (known == 4)  # where two rules' results have one form
 
 
 @pytest.mark.parametrize("source", ["attention", "synthetic"])

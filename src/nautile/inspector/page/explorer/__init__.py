@@ -2,6 +2,7 @@
 
 ```
 data.py              the e-graph as columns, which the scripts read
+reasons.py           the rules that put each node where it is;  forms.py  which may have
 assets/egraph.js     the columns as arrays: classes, nodes, arguments, users, paths from the roots
 assets/text.js       terms as text of bounded length, made when they are asked for
 assets/search.js     the index of texts, built in slices, and what a query finds

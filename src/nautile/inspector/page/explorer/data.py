@@ -18,7 +18,7 @@
 Classes and nodes are the rows of `exports.table`: `size` and `arity` say how many nodes and
 arguments come next, so that an index is a sum. `best` is a place within the class, -1 for none;
 `length` is that of the cheapest term's whole text.
-`rules` of a node is the group of those rules whose result landed in its class and has its form.
+`rules` of a node is the group of the rules that put it there (see reasons.py).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from nautile.inspector.exports.heads import Head
-from nautile.inspector.exports.table import NodeRow, Source, Table, table
+from nautile.inspector.exports.table import Source, Table, table
 from nautile.inspector.exports.texts import LENGTHS
-from nautile.inspector.page.explorer.forms import fits, laws_of, results_of
+from nautile.inspector.page.explorer.forms import laws_of
+from nautile.inspector.page.explorer.reasons import Reasons
 from nautile.rules.law import Rule
-from nautile.snapshot import Node
 
 __all__ = ["explorer_data"]
 
@@ -130,21 +130,14 @@ class _Writer:
         }  # fmt: skip
 
     def _nodes(self) -> dict[str, Sequence[int]]:
-        rows = self.rows.nodes
+        rows, reasons = self.rows.nodes, Reasons(self.rows, self.laws)
         return {
             "head": [self.heads((n.head, n.name)) for n in rows],
             "arity": [len(n.children) for n in rows],
             "children": [c for n in rows for c in n.children],
             "cost": [self._cost(n.cost) for n in rows],
-            "rules": [self._texts(self._rules(n)) for n in rows],
+            "rules": [self._texts(reasons.of(n)) for n in range(len(rows))],
         }
-
-    def _rules(self, row: NodeRow) -> tuple[str, ...]:
-        made = self.rows.classes[row.owner].made
-        return tuple(r for r in made if r not in self.laws or self._makes(r, row.node))
-
-    def _makes(self, rule: str, node: Node) -> bool:
-        return any(fits(node, result) for result in results_of(self.laws[rule]))
 
     def _told(self) -> list[list[int]]:
         """The laws of the rules that made something."""

@@ -51,8 +51,8 @@ nautileExplorer.panel = (graph, texts, place, act) => {
     const rules = graph.rulesOf(n);
     const parts = [];
     if (graph.isSource(n)) parts.push("It stood in the source. ");
-    if (rules.length) parts.push(rules.length > 1 ? "Rules whose result has this form: " : "Made by ", rules.map(rule), ".");
-    if (!parts.length) parts.push(graph.madeOf(graph.owner[n]).length ? "Equal by rules below it." : "Part of what a rule made above it.");
+    if (rules.length) parts.push("Put here by ", rules.map(rule), ".");
+    if (!parts.length) parts.push("No rule's own result: part of one, or equal through its arguments.");
     return el("p", { class: "x-why" }, parts.flat(2));
   }
 
