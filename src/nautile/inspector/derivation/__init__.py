@@ -12,10 +12,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Derivation", "Fact", "Gap", "Place", "Step", "derive"]
+__all__ = ["Derivation", "Fact", "Gap", "Place", "Step", "derive", "replays"]
 
 _HOMES = dict.fromkeys(("Derivation", "Fact", "Gap", "Place", "Step"), "model")
-_HOMES["derive"] = "deriving"
+_HOMES |= {"derive": "deriving", "replays": "single"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 from nautile import lang
 from nautile.egraph import Limits, encode
+from nautile.egraph.engine import Frozen
 from nautile.errors import NautileError
 from nautile.inline import inline, inline_outputs
 from nautile.options import NUMERICS
@@ -31,12 +33,15 @@ from .reach import Question
 from .replay import State, paths, replay
 from .search import Search
 from .shown import Names, text_of
-from .single import stands_alone
+from .single import ALONE, KNOWN, stands_alone
 from .ways import NoWay, Rewrite, Ways
 from .writing import Spelling
 
 __all__ = ["derive"]
 
+_TRIES = 4  # derivations of one region, steps that fail by themselves avoided
+_WEIGHTS = {ALONE: 0, KNOWN: 1}
+_PATIENCE = 8.0  # seconds in which fewer rules are looked for, by region
 _GROWTH = 20  # e-nodes for each term of a region, as programs are optimized
 
 
@@ -67,6 +72,19 @@ class _Part:
     gap: Gap | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """States, and how each step between them was checked; `weight` is 0 where all stand alone."""
+
+    ways: Ways
+    states: tuple[State, ...]
+    checks: tuple[str | None, ...]
+
+    @property
+    def weight(self) -> int:
+        return sum(_WEIGHTS.get(check or "", 1000) for check in self.checks)
+
+
 @dataclass(slots=True)
 class _Deriving:
     """One program on its way from the source to its kernels."""
@@ -78,13 +96,15 @@ class _Deriving:
     names: dict[Term, tuple[str, tuple[Axis, ...]]] = field(init=False)
     lines: dict[Term, tuple[str, int]] = field(init=False)
     numbers: tuple[Numbers, ...] = field(init=False)
+    checked: dict[Any, str | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         o = self.result.options
         self.goals = goals(self.result)
         admitted = admit(o.packs, o.rules, o.accept, NUMERICS[o.numerics]).rules
         fired = {n for s in self.result.snapshots for n, c in s.report.matches.items() if c}
-        self.laws = tuple(law for law in admitted if law.name in fired)
+        # Normal laws are applied between rounds, too, where nobody counts.
+        self.laws = tuple(law for law in admitted if law.name in fired or law.is_normal)
         self.names, self.lines = _source_names(self.result.work, self.goals)
         self.numbers = tuple(
             Numbers(g.outputs, self.result.work, o.numerics, o.seed) for g in self.goals
@@ -133,18 +153,17 @@ class _Deriving:
     def _region(self, goal: Goal) -> _Part:
         limits = self._limits()
         question = Question(goal, self.laws, limits, self.worker)
-        fired = self._fired(goal)
+        fired = self._fired(question)
         try:
-            graph, found = self._searched(question, fired)
-            if not found:
+            search = self._search(question, fired)
+            if not search.run():
                 return self._missing(question, fired, "the laws that fired do not reach it again")
-            ways = Ways(graph, self.laws)
-            states = replay(ways, question.encoded.sources, question.encoded.targets)
+            found = self._ways(question, search, fired)
         except (NoWay, NautileError) as error:
             return self._missing(question, fired, str(error))
-        steps = tuple(self._steps(question, ways, states))
-        used = laws_of(ways, [s.by for s in states if s.by is not None])
-        few = fewest(question.reaches, fired, used)
+        steps = tuple(self._steps(question, found))
+        used = laws_of(found.ways, [s.by for s in found.states if s.by is not None])
+        few = self._fewest(question, fired, used)
         literals = self._literals(goal, question.encoded.sources)
         return _Part((*literals, *steps), few)
 
@@ -152,13 +171,18 @@ class _Deriving:
         o = self.result.options
         return Limits(rows=o.rows, growth=_GROWTH, seconds=o.seconds, memory_bytes=o.memory)
 
-    def _fired(self, goal: Goal) -> frozenset[int]:
-        matches = self.result.snapshots[goal.region].report.matches
-        return frozenset(i for i, law in enumerate(self.laws) if matches.get(law.name))
+    def _fired(self, question: Question) -> frozenset[int]:
+        """The laws that were applied, as far as they were counted, or also those that were not."""
+        matches = self.result.snapshots[question.goal.region].report.matches
+        found = frozenset(i for i, law in enumerate(self.laws) if matches.get(law.name))
+        normal = frozenset(i for i, law in enumerate(self.laws) if law.is_normal)
+        return found if question.reaches(found) else found | normal
 
-    def _searched(self, question: Question, fired: frozenset[int]) -> tuple[Equalities, bool]:
-        """The equalities that the laws make, until the chosen terms are among them."""
-        frozen = question.frozen(fired, tables=True)
+    def _search(
+        self, question: Question, fired: frozenset[int], *, known: Frozen | None = None
+    ) -> Search:
+        """A search from the source's terms, with what the engine knows in the end."""
+        frozen = question.frozen(fired) if known is None else known
         graph = Equalities(Spelling(question.encoded.region), frozen)
         terms = question.encoded.region.terms[: question.encoded.count]
         for term, where in zip(terms, frozen.inputs, strict=False):
@@ -167,8 +191,7 @@ class _Deriving:
             graph.add(constant)
         real = self.result.options.numerics != "exact"
         pairs = tuple(zip(question.encoded.sources, question.encoded.targets, strict=True))
-        search = Search(graph, self.laws, (*folds(real), *forms(self.laws, fired)), pairs)
-        return graph, search.run()
+        return Search(graph, self.laws, (*folds(real), *forms(self.laws, fired)), pairs)
 
     def _missing(self, question: Question, fired: frozenset[int], why: str) -> _Part:
         """No derivation: a step that says so, and the rules that the engine needs."""
@@ -180,7 +203,16 @@ class _Deriving:
             check="numbers" if not tried.wrong else "failed", max_error=tried.error,
             rounding=tried.naive, samples=tried.samples, note=why, names=self.names,
         )  # fmt: skip
-        return _Part((step,), fewest(question.reaches, fired), Gap(goal.region, why))
+        return _Part((step,), self._fewest(question, fired, ()), Gap(goal.region, why))
+
+    def _fewest(
+        self, question: Question, fired: frozenset[int], used: Collection[int]
+    ) -> Fewest | None:
+        """The fewest rules that were found while there was time."""
+        question.deadline = time.monotonic() + _PATIENCE
+        found = fewest(question.reaches, fired, used)
+        late = time.monotonic() > question.deadline
+        return replace(found, smallest=False) if found is not None and late else found
 
     def _literals(self, goal: Goal, sources: Sequence[Term]) -> Iterator[Step]:
         """Whole numbers among floats are floats from the start."""
@@ -194,19 +226,55 @@ class _Deriving:
                 note="whole numbers among floats are written as floats",
             )  # fmt: skip
 
-    def _steps(self, question: Question, ways: Ways, states: Sequence[State]) -> Iterator[Step]:
-        for before, after in pairwise(states):
-            assert after.by is not None
-            yield self._step(question, ways, before, after, after.by)
+    def _ways(self, question: Question, search: Search, fired: frozenset[int]) -> _Attempt:
+        """States from the source to what was chosen, each step checked. Where a law alone does not
+        make its step, or only with what analyses know, other ways are looked for: laws that were
+        used are applied further, and such steps are avoided."""
+        best = self._attempt(question, search.graph, frozenset())
+        if best.weight == 0:
+            return best
+        avoided: frozenset[int] = frozenset()
+        used = laws_of(best.ways, [s.by for s in best.states if s.by is not None])
+        again = self._search(question, frozenset(used) & fired, known=search.graph.final)
+        if not again.run():
+            return best
+        for _ in range(_TRIES):
+            more = again.further()
+            found = self._attempt(question, again.graph, avoided)
+            best = min(best, found, key=lambda a: a.weight)
+            wrong = [
+                s.by for s, c in zip(found.states[1:], found.checks, strict=True) if c != ALONE
+            ]
+            new = avoided | {id(i) for by in wrong if by is not None for i in by.instances}
+            if best.weight == 0 or (new == avoided and not more):
+                break
+            avoided = new
+        return best
+
+    def _attempt(self, question: Question, graph: Equalities, avoided: frozenset[int]) -> _Attempt:
+        ways = Ways(graph, self.laws, avoided)
+        states = replay(ways, question.encoded.sources, question.encoded.targets)
+        checks = [self._checked(question, ways, a, b) for a, b in pairwise(states)]
+        return _Attempt(ways, tuple(states), tuple(checks))
+
+    def _steps(self, question: Question, found: _Attempt) -> Iterator[Step]:
+        for (a, b), check in zip(pairwise(found.states), found.checks, strict=True):
+            assert b.by is not None
+            yield self._step(question, found.ways, a, b, b.by, check)
 
     def _step(
-        self, question: Question, ways: Ways, before: State, after: State, by: Rewrite
+        self,
+        question: Question,
+        ways: Ways,
+        before: State,
+        after: State,
+        by: Rewrite,
+        check: str | None,
     ) -> Step:
         goal = question.goal
         instance = by.instances[-1]
         law = self.laws[instance.law] if instance.law >= 0 else None
         tried = self.numbers[goal.region].tried(after.terms)
-        check = self._checked(question, ways, before, after, by)
         wrong = tried.wrong or ("" if check else "the law alone does not make this step")
         return Step(
             rule="fold" if law is None else law.name,
@@ -217,7 +285,7 @@ class _Deriving:
             law=None if law is None else law.text,
             numerics=None if law is None else law.numerics,
             pack=None if law is None else law.pack,
-            forward=by.forward or (law is not None and law.two_way),
+            forward=by.forward,
             place=self._place(goal, before.terms, by.redex, ways.graph),
             redex=by.redex,
             contractum=by.contractum,
@@ -230,13 +298,19 @@ class _Deriving:
             names=self.names,
         )
 
-    def _checked(
-        self, question: Question, ways: Ways, before: State, after: State, by: Rewrite
-    ) -> str | None:
+    def _checked(self, question: Question, ways: Ways, before: State, after: State) -> str | None:
         """The step by its law alone, from the side that the law starts at."""
-        numbers = sorted(laws_of(ways, [by]))
-        one, two = (before, after) if by.forward else (after, before)
-        return stands_alone(question, numbers, one.terms, two.terms, ways.graph)
+        by = after.by
+        assert by is not None
+        key = (*map(id, by.instances), before.terms, after.terms)
+        if key not in self.checked:
+            one, two = (before, after) if by.forward else (after, before)
+            told = [t for i in by.instances for t in i.names.values()]
+            numbers = sorted(laws_of(ways, [by]))
+            self.checked[key] = stands_alone(
+                question, numbers, one.terms, two.terms, ways.graph, told
+            )
+        return self.checked[key]
 
     def _place(
         self, goal: Goal, terms: Sequence[Term], redex: Term, graph: Equalities

@@ -37,8 +37,9 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One application of a law: its number (-1 for constant folding) and direction, both sides,
-    what the names and axes stand for, and the facts that it rests on: each relation and its running
-    form."""
+    what the names and axes stand for, the facts that it rests on (each relation and its running
+    form), and terms that had to be there, though they stand on neither side (`held`: carriers that
+    some fact wrote down)."""
 
     law: int
     direction: int
@@ -47,6 +48,7 @@ class Instance:
     names: Mapping[str, Term]
     axes: Mapping[str, Axis]
     premises: tuple[tuple[Related, Term], ...] = ()
+    held: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +80,8 @@ class Equalities:
     _known: dict[Item, int] = field(default_factory=dict)
     _rows: dict[Key, int] = field(default_factory=dict)
     _masks: dict[str, dict[int, int]] = field(default_factory=dict)
+    _maker: dict[Item, Instance] = field(default_factory=dict)
+    _now: Instance | None = None
     _todo: list[Edge] = field(default_factory=list)
     _drawn: set[tuple[Item, Item, int, int]] = field(default_factory=set)
 
@@ -117,6 +121,21 @@ class Equalities:
         other = self._table.get((head, *columns, *inner))
         return None if other is None else self.find(other)
 
+    def like(self, term: Term) -> Term | None:
+        """The oldest item that is a term or has its operation over equal parts."""
+        inner = [self.lookup(p) for p in item_parts(term)]
+        if any(p is None for p in inner):
+            return None
+        head, columns = self.spelling.head(term)
+        found = self._table.get(
+            (head, *columns, *(self._number[p] for p in inner if p is not None))
+        )
+        return found if isinstance(found, Term) else None
+
+    def maker(self, item: Item) -> Instance | None:
+        """The application of a law that first wrote an item; None for the source's own."""
+        return self._maker.get(item)
+
     def members(self, item: Item) -> Sequence[Item]:
         """All items of a class, the oldest first."""
         return self._members[self.find(item)]
@@ -139,6 +158,8 @@ class Equalities:
     def _insert(self, item: Item) -> None:
         self._number[item] = len(self._order)
         self._order.append(item)
+        if self._now is not None:
+            self._maker[item] = self._now
         self._parent[item] = item
         self._members[item] = [item]
         self.edges[item] = []
@@ -187,8 +208,10 @@ class Equalities:
         if one is two or mark in self._drawn:
             return False
         self._drawn.add(mark)
+        self._now = reason
         for item in (one, two, *(i for premise in reason.premises for i in premise)):
             self.add(item)
+        self._now = None
         if isinstance(one, Related) and isinstance(two, Term):
             self.facts.setdefault(one, two)
         self._join(Edge(one, two, self._tick(), reason))

@@ -7,7 +7,7 @@ round, or add up in another order: they are judged in numbers, as a certificate 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nautile.certificate.subject import stored_term
@@ -15,7 +15,7 @@ from nautile.extract.body import analyse
 from nautile.extract.contractions import NARROW, Contraction
 from nautile.extract.finish import course
 from nautile.stages import Optimization
-from nautile.terms import Cast, Load, Output, Program, Reduce, Term, reduce_, transform
+from nautile.terms import Axis, Cast, Load, Output, Program, Reduce, Term, reduce_, transform
 
 from .goal import Goal
 from .model import Gap, Step
@@ -115,7 +115,7 @@ class _Judge:
 
     def _stored(self, whole: tuple[Output, ...], stored: tuple[Output, ...]) -> Step:
         """Written into one another, the stored terms must be the chosen ones."""
-        made = self._wholes(stored, rounds=False)
+        made = self._wholes(stored)
         same = all(
             _plain(a) is _plain(b)
             for g, own in zip(self.goals, made, strict=True)
@@ -123,14 +123,17 @@ class _Judge:
         )
         tensors = [o.buffer.name for o in stored]
         note = f"kept in memory: {', '.join(dict.fromkeys(tensors))}"
-        tried = self._tried(made)
+        tried = _together(n.tried(t) for n, t in zip(self.numbers, made, strict=True))
         check = "equal" if same and not tried.wrong else "failed"
         return self._step("store", whole, stored, tried, check, note)
 
     def _rounded(
         self, rule: str, before: tuple[Output, ...], after: tuple[Output, ...], note: str
     ) -> Step:
-        tried = self._tried(self._wholes(after, rounds=True), rounds=True)
+        tried = _together(
+            n.tried([t.term for t in own], rounds=True, between=inside)
+            for n, (own, inside) in zip(self.numbers, self._read(after), strict=True)
+        )
         check = "failed" if tried.wrong else "numbers"
         said = "; ".join(filter(None, [note, tried.wrong]))
         return self._step(rule, before, after, tried, check, said)
@@ -149,31 +152,46 @@ class _Judge:
             rounding=tried.naive, samples=tried.samples, note=note, names=self.names,
         )  # fmt: skip
 
-    def _tried(self, wholes: Sequence[tuple[Term, ...]], *, rounds: bool = False) -> Tried:
-        found = [n.tried(t, rounds=rounds) for n, t in zip(self.numbers, wholes, strict=True)]
-        return Tried(
-            max((t.error for t in found), default=0.0),
-            max((t.naive for t in found), default=0.0),
-            sum(t.samples for t in found),
-            "; ".join(t.wrong for t in found if t.wrong),
-        )
-
-    def _wholes(self, stored: Sequence[Output], *, rounds: bool) -> list[tuple[Term, ...]]:
-        """For each region its outputs, what is stored between written in (rounded as stored)."""
-        ends = {o.buffer.name for g in self.goals for o in g.outputs}
-        terms = {o.buffer.name: o.term for o in stored}
-        read = {o.buffer.name: stored_term(o) if rounds else o.term for o in stored}
+    def _wholes(self, stored: Sequence[Output]) -> list[tuple[Term, ...]]:
+        """For each region its outputs, what is stored between written in."""
         found = []
-        for goal in self.goals:
-            own = {o.buffer.name for o in goal.outputs}
-            inside = {n: t for n, t in read.items() if n not in ends or n in own}
-            found.append(tuple(written_in(terms[o.buffer.name], inside) for o in goal.outputs))
+        for own, _ in self._read(stored):
+            names = {o.buffer.name for o in own} | self._between(stored)
+            inside = {o.buffer.name: o.term for o in stored if o.buffer.name in names}
+            found.append(tuple(written_in(o.term, inside) for o in own))
         return found
+
+    def _read(
+        self, stored: Sequence[Output]
+    ) -> Iterator[tuple[tuple[Output, ...], dict[str, tuple[tuple[Axis, ...], Term]]]]:
+        """For each region its outputs, and what they may read beside its inputs, as it is
+        stored."""
+        made = {o.buffer.name: o for o in stored}
+        for goal in self.goals:
+            own = tuple(made[o.buffer.name] for o in goal.outputs)
+            inner = self._between(stored) | {o.buffer.name for o in own}
+            yield own, {n: (made[n].axes, stored_term(made[n])) for n in inner}
+
+    def _between(self, stored: Sequence[Output]) -> set[str]:
+        """The tensors that are no region's output."""
+        ends = {o.buffer.name for g in self.goals for o in g.outputs}
+        return {o.buffer.name for o in stored} - ends
 
     def _chunks(self) -> str:
         assert self.result.plan is not None
         splits = [(a, n) for k in self.result.plan.kernels for a, n in k.split.items()]
         return "; ".join(f"{a.name} in {n} chunks" for a, n in dict.fromkeys(splits))
+
+
+def _together(tried: Iterable[Tried]) -> Tried:
+    """The worst of several regions."""
+    found = list(tried)
+    return Tried(
+        max((t.error for t in found), default=0.0),
+        max((t.naive for t in found), default=0.0),
+        sum(t.samples for t in found),
+        "; ".join(t.wrong for t in found if t.wrong),
+    )
 
 
 def _plain(term: Term) -> Term:

@@ -47,6 +47,12 @@ def _licences(ways: Ways, rewrite: Rewrite) -> Iterator[Instance]:
 
 def _behind(ways: Ways, instance: Instance, time: int, seen: set[int]) -> Iterator[Instance]:
     """The instances behind one's premises, deepest first."""
+    for term in instance.held:
+        maker = ways.graph.maker(term)
+        if maker is not None and maker.law >= 0 and id(maker) not in seen:
+            seen.add(id(maker))
+            yield from _behind(ways, maker, time, seen)
+            yield maker
     for related, running in instance.premises:
         if related in ways.graph.edges:
             yield from _along(ways, ways.way(related, running, time), seen)

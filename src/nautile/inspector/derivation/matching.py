@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from nautile.egraph.schema import schema
-from nautile.rules.egglog import print_rule
+from nautile.rules.egglog import TRAITS, print_rule
 from nautile.rules.law import Rule
 from nautile.workbench.query import Tree, is_table, parsed, variables
 
@@ -29,6 +29,7 @@ __all__ = ["FOLD", "Form", "Tables", "folds", "forms", "value_of"]
 FOLD = "fold"
 Row = tuple[Any, ...]
 Known = dict[str, Any]
+_LEARNT = TRAITS["number"] | TRAITS["idle"] | TRAITS["nonpos"]
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
     "<": operator.lt, "<=": operator.le,
@@ -111,7 +112,8 @@ def folds(real: bool) -> tuple[Form, ...]:
 
 
 def _form(text: str, law: int, direction: int, fact: bool, phase: str) -> Form:
-    _, query, actions, *_ = parsed(text)
+    _, asked, actions, *_ = parsed(text)
+    query = [_in_hindsight(atom) for atom in asked]
     new = next((a[2] for a in actions if a[0] == "let"), None)
     union = next(a for a in actions if a[0] == "union")
     lookups = [a for a in query[1:] if a[0] == "=" and isinstance(a[2], list)]
@@ -122,6 +124,21 @@ def _form(text: str, law: int, direction: int, fact: bool, phase: str) -> Form:
         tuple((a[1], a[2]) for a in lookups if a[2][0] in RELATIONS),
         union[2] if new is None else new, union[1], phase,
     )  # fmt: skip
+
+
+def _in_hindsight(atom: list[Any]) -> list[Any]:
+    """A condition as it can be asked of the final tables: what analyses learn is never taken back,
+    so that something was not known when a law fired no longer shows. Whether a step needs it is
+    seen when the step is checked alone."""
+    compare, left, right = atom
+    if compare != "=" or not isinstance(right, list) or right[0] != "&":
+        return atom
+    bits = right[2] if isinstance(right[2], str) else ""
+    if bits.startswith("loose"):
+        return ["=", "0", "0"]
+    if bits.startswith("traits_"):
+        return ["=", left, ["&", str(int(right[1]) & ~(_LEARNT & ~int(left))), bits]]
+    return atom
 
 
 def _goals(query: Sequence[list[Any]]) -> list[Goal]:

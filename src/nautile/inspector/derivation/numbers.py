@@ -21,13 +21,14 @@ from nautile.certificate.shorten import shortened
 from nautile.certificate.subject import Side, Subject, Target
 from nautile.dtypes import is_float
 from nautile.extract.kernel import Plan
+from nautile.inline import Definitions
 from nautile.judge import MOST, judge, row_rms
 from nautile.oracle import evaluate
 from nautile.terms import Buffer, Output, Program, Term, buffers
 
 __all__ = ["Numbers", "Tried"]
 
-_PLACES, _FEW = 48, 8
+_PLACES, _FEW, _WHOLE = 48, 8, 2
 _CHEAP, _LENGTH = 1 << 20, 48
 _NOTHING = Plan((), (), 0.0, 0.0, 0.0)
 
@@ -90,45 +91,52 @@ class Numbers:
                     positive = case == "positive" or is_positive(defined[b.name].body, self.work)
                     kinds[b.name] = "uniform:0.5:1.5" if positive else float_kind(case, b)
 
-    def tried(self, terms: Sequence[Term], *, rounds: bool = False) -> Tried:
+    def tried(
+        self, terms: Sequence[Term], *, rounds: bool = False, between: Definitions | None = None
+    ) -> Tried:
         """The outputs in another form, one term for each; one that `rounds` is judged as kernels
-        are: by what the source itself loses."""
-        found = [self._tried(i, term, rounds) for i, term in enumerate(terms)]
+        are: by what the source itself loses. `between` are tensors that the terms read."""
+        side = Side(between or {})
+        found = [self._tried(i, term, rounds, side) for i, term in enumerate(terms)]
         wrong = "; ".join(t.wrong for t in found if t.wrong)
         worst = max((t.error for t in found), default=0.0)
         naive = max((t.naive for t in found), default=0.0)
         return Tried(worst, naive, sum(t.samples for t in found), wrong)
 
-    def _tried(self, place: int, term: Term, rounds: bool) -> Tried:
+    def _tried(self, place: int, term: Term, rounds: bool, side: Side) -> Tried:
+        if side.definitions:
+            return self._compared(place, term, rounds, side)
         key = (place, term, rounds)
         if key not in self._known:
-            self._known[key] = self._compared(place, term, rounds)
+            self._known[key] = self._compared(place, term, rounds, side)
         return self._known[key]
 
-    def _compared(self, place: int, term: Term, rounds: bool) -> Tried:
+    def _compared(self, place: int, term: Term, rounds: bool, side: Side) -> Tried:
         output = self.outputs[place]
         made = Output(output.buffer, output.axes, term)
         target = Target("", output.axes, output.term, made, True)
-        subject, near = self._subject, target
+        whole = replace(self._subject, chosen=side, meant=side)
+        subject, near = whole, target
         if look_up_work(subject, target, "ordinary", _PLACES) > _CHEAP:
             subject, near = shortened(subject, target, _LENGTH)
-        found = [self._case(subject, near, case, rounds) for case in self._subject.cases]
-        if not any(t.wrong for t in found):
+        cases = self._subject.cases
+        found = [self._case(subject, near, c, rounds, _places(c, _PLACES)) for c in cases]
+        wrong = [case for case, t in zip(cases, found, strict=True) if t.wrong]
+        if not wrong:
             return _worst(found)
-        if rounds:
-            found = [self._case(self._subject, target, c, rounds) for c in self._subject.cases]
-            wrong = "; ".join(t.wrong for t in found if t.wrong)
-            return replace(_worst(found), wrong=wrong)
-        check = check_target(self._subject, target, _PLACES)  # over the whole axes
-        naive = max(t.naive for t in found)
-        error = check.max_relative_error
-        return Tried(error, naive, check.samples, "" if check.passed else check.detail)
+        cases = tuple(dict.fromkeys(("ordinary", *wrong[:1])))
+        found = [self._case(whole, target, case, rounds, _WHOLE) for case in cases]
+        if rounds or not any(t.wrong for t in found):
+            return _worst(found)
+        check = check_target(whole, target, _FEW)  # with what inputs leave undetermined
+        said = "" if check.passed else check.detail
+        return Tried(check.max_relative_error, _worst(found).naive, check.samples, said)
 
-    def _case(self, subject: Subject, target: Target, case: str, rounds: bool) -> Tried:
+    def _case(self, subject: Subject, target: Target, case: str, rounds: bool, limit: int) -> Tried:
         drawn = subject.drawn(case)
-        expected, naive, grid = self._source(subject, target, case)
+        expected, naive, grid = self._source(subject, target, case, limit)
         at = dict(zip(target.output.axes, grid.values(), strict=True))
-        actual = evaluate(target.output.term, subject.source.fetch(drawn, "f64"), at)
+        actual = evaluate(target.output.term, subject.meant.fetch(drawn, "f64"), at)
         if rounds:
             verdict = judge(actual, expected, naive, target.output.buffer.dtype)
             wrong = "" if verdict.passed or not subject.binds(case) else f"{case}: {verdict.detail}"
@@ -140,12 +148,11 @@ class Numbers:
         return Tried(found.error, _loss(naive, expected), found.samples, wrong)
 
     def _source(
-        self, subject: Subject, target: Target, case: str
+        self, subject: Subject, target: Target, case: str, limit: int
     ) -> tuple[Array, Array, Mapping[Any, Any]]:
-        key = (target.term, target.axes, case)
+        key = (target.term, target.axes, case, limit)
         if key not in self._expected:
             drawn = subject.drawn(case)
-            limit = _PLACES if case == "ordinary" else _FEW
             grid = positions_for(subject, target, case, limit)
             expected = evaluate(target.term, subject.source.fetch(drawn, "f64"), grid)
             fetch = subject.source.fetch(drawn, "mma")
@@ -154,9 +161,18 @@ class Numbers:
         return self._expected[key]
 
 
+def _places(case: str, most: int) -> int:
+    """How many places are looked at: fewer of adversarial inputs."""
+    return most if case == "ordinary" else min(most, _FEW)
+
+
 def _worst(found: Sequence[Tried]) -> Tried:
+    """All cases as one."""
     return Tried(
-        max(t.error for t in found), max(t.naive for t in found), sum(t.samples for t in found)
+        max(t.error for t in found),
+        max(t.naive for t in found),
+        sum(t.samples for t in found),
+        "; ".join(t.wrong for t in found if t.wrong),
     )
 
 

@@ -8,6 +8,8 @@ laws alone, so that nothing is made of it.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -76,6 +78,8 @@ class Question:
     encoded: Encoded = field(init=False)
     job: Job = field(init=False)
     known: dict[frozenset[int], bool] = field(default_factory=dict, init=False)
+    deadline: float = field(default=math.inf, init=False)
+    last: tuple[frozenset[int], Frozen] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.encoded = encoded(self.goal.outputs, self.goal.wholes)
@@ -84,16 +88,17 @@ class Question:
         self.job = msgspec.structs.replace(job, **own, after=list(self.encoded.after))
 
     def reaches(self, rules: Collection[int]) -> bool:
-        """Whether the laws of these numbers reach the goal."""
+        """Whether the laws of these numbers reach the goal; not, as far as is known, once the
+        deadline has passed."""
         key = frozenset(rules)
-        if key not in self.known:
+        if key not in self.known and time.monotonic() < self.deadline:
             try:
                 frozen = self.frozen(key)
             except SaturationError:
                 self.known[key] = False
             else:
                 self.known[key] = self.reached(frozen)
-        return self.known[key]
+        return self.known.get(key, False)
 
     def reached(self, frozen: Frozen) -> bool:
         """Whether each output and its chosen term are in one class."""
@@ -101,10 +106,12 @@ class Question:
         places = [frozen.inputs[r] for r in self.encoded.roots]
         return places[:half] == places[half:]
 
-    def frozen(self, rules: Collection[int], *, tables: bool = False) -> Frozen:
-        """The e-graph that the laws of these numbers make. Raises SaturationError where they make
-        two constants equal."""
-        skip = [i for i in range(len(self.laws)) if i not in rules]
-        return self.worker.frozen(
-            msgspec.structs.replace(self.job, skip=skip, tables=tables), self.laws
-        )
+    def frozen(self, rules: Collection[int]) -> Frozen:
+        """The e-graph that the laws of these numbers make, with its tables. Raises SaturationError
+        where they make two constants equal."""
+        key = frozenset(rules)
+        if self.last is None or self.last[0] != key:
+            skip = [i for i in range(len(self.laws)) if i not in key]
+            job = msgspec.structs.replace(self.job, skip=skip, tables=True)
+            self.last = key, self.worker.frozen(job, self.laws)
+        return self.last[1]

@@ -25,6 +25,8 @@ __all__ = ["Search"]
 
 _ROUNDS, _FACT_ROUNDS = 30, 12
 _ITEMS, _SECONDS = 20_000, 20.0
+_PHASES = ("infer", "directed", "infer", "two_way")
+_FACTS = 3  # equal facts that one match is tried with
 _CONSTANTS = ("Num", "Int", "Truth", "Odd")
 
 
@@ -44,13 +46,20 @@ class Search:
         """Whether every source term has been found equal to its chosen one."""
         for _ in range(_ROUNDS):
             changed = False
-            for phase in ("infer", "directed", "infer", "two_way"):
-                changed |= self._infer() if phase == "infer" else self._apply((phase,))
+            for phase in _PHASES:
+                changed |= self._phase(phase)
                 if self.reached():
                     return True
             if not changed or self._spent():
                 return False
         return False
+
+    def further(self) -> bool:
+        """One round more, for other ways to what was reached; whether it found anything."""
+        return not self._spent() and sum(self._phase(phase) for phase in _PHASES) > 0
+
+    def _phase(self, phase: str) -> bool:
+        return self._infer() if phase == "infer" else self._apply((phase,))
 
     def reached(self) -> bool:
         """Whether the goal is among what was found."""
@@ -98,17 +107,31 @@ class Search:
             if mark in seen:
                 continue
             seen.add(mark)
-            try:
-                instance = self._instance(form, known)
-            except (KeyError, TypeError, OverflowError):
-                continue  # a name without a term that the law allows, so far
-            if instance is not None:
-                yield instance
+            for number in range(self._choices(form, known)):
+                try:
+                    instance = self._instance(form, known, number)
+                except (KeyError, TypeError, OverflowError):
+                    continue  # a name without a term that the law allows, so far
+                if instance is not None:
+                    yield instance
 
-    def _instance(self, form: Form, known: Mapping[str, Any]) -> Instance | None:
+    def _choices(self, form: Form, known: Mapping[str, Any]) -> int:
+        """How many facts there are to speak of: equal ones may be about unlike terms."""
+        rows = (
+            self._facts.get(self._asked(r, relation, known), ()) for r, relation in form.premises
+        )
+        return min(_FACTS, max((len(row) for row in rows), default=1)) or 1
+
+    def _asked(self, result: Tree, relation: Tree, known: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The row of the facts that a premise asks for."""
+        columns = [self._number(t, known) for t in relation[1:]]
+        return (relation[0], *columns, self._number(result, known))
+
+    def _instance(self, form: Form, known: Mapping[str, Any], number: int) -> Instance | None:
+        """The terms of a match; `number` chooses among equal facts."""
         names: dict[str, Term] = {}
         for result, relation in form.premises:
-            self._premise(relation, result, names, known)
+            self._premise(relation, result, names, known, number)
         for name, tree in form.definitions:
             if tree[0] in _CONSTANTS:
                 names[name] = self._term(tree, names, known)
@@ -123,7 +146,14 @@ class Search:
         shown = {n[2:]: t for n, t in names.items() if n[:2] == "v_"}
         if self.graph.lookup_number(left) != known["e"]:
             return None
-        return Instance(form.law, form.direction, one, new, shown, axes, premises)
+        return Instance(
+            form.law, form.direction, one, new, shown, axes, premises, self._held(form, names)
+        )
+
+    def _held(self, form: Form, names: Mapping[str, Term]) -> tuple[Term, ...]:
+        """The carriers that the query looks up, in the form in which they were written down."""
+        own = (names[n] for n, tree in form.definitions if tree[0] not in _CONSTANTS)
+        return tuple(t for t in map(self.graph.like, own) if t is not None)
 
     def _term(self, tree: Tree, names: Mapping[str, Term], known: Mapping[str, Any]) -> Term:
         return self.graph.spelling.term(tree, names, known)
@@ -144,12 +174,16 @@ class Search:
         return related, self._term(result, names, known)
 
     def _premise(
-        self, relation: Tree, result: Tree, names: dict[str, Term], known: Mapping[str, Any]
+        self,
+        relation: Tree,
+        result: Tree,
+        names: dict[str, Term],
+        known: Mapping[str, Any],
+        number: int,
     ) -> None:
-        """Names stand for what the oldest fact of this kind is about."""
-        columns = [self._number(t, known) for t in relation[1:]]
-        row = (relation[0], *columns, self._number(result, known))
-        for fact in self._facts.get(row, ())[:1]:
+        """Names stand for what a fact of this kind is about, the oldest first."""
+        row = self._facts.get(self._asked(result, relation, known), ())
+        for fact in row[min(number, len(row) - 1) :][:1]:
             pairs = [*zip(relation[1:], fact.places, strict=True), (result, self.graph.facts[fact])]
             for tree, term in pairs:
                 if isinstance(tree, str):

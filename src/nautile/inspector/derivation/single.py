@@ -12,16 +12,23 @@ from collections.abc import Sequence
 
 import msgspec
 
-from nautile.egraph import job_of
+from nautile.egraph import Limits, job_of
 from nautile.egraph.engine import Job
 from nautile.errors import SaturationError
+from nautile.options import NUMERICS
+from nautile.rules.admission import admit
+from nautile.stages import Optimization
 from nautile.terms import Output, Term
+from nautile.worker import Worker
 
 from .equalities import Equalities
+from .goal import Goal
+from .model import Step
 from .reach import Encoded, Question, encoded
 
-__all__ = ["stands_alone"]
+__all__ = ["ALONE", "KNOWN", "replays", "stands_alone"]
 
+ALONE, KNOWN = "alone", "known"
 _ROUNDS = 3  # facts rest in the first
 
 
@@ -31,10 +38,11 @@ def stands_alone(
     before: Sequence[Term],
     after: Sequence[Term],
     graph: Equalities | None = None,
+    told: Sequence[Term] = (),
 ) -> str | None:
     """How a step from `before` to `after` (one term for each output) follows from laws of these
-    numbers alone: "alone", or "known" where it needs what analyses know of classes in `graph`; None
-    where it does not follow."""
+    numbers alone: "alone", or "known" where it needs what analyses know of classes in `graph` (also
+    of terms that a law asks about, `told`); None where it does not follow."""
     outputs = [
         Output(o.buffer, o.axes, t) for o, t in zip(question.goal.outputs, before, strict=True)
     ]
@@ -42,9 +50,12 @@ def stands_alone(
     sources = set(question.encoded.region.terms[: question.encoded.count])
     plain = _job(question, laws, asked, sources, None)
     if _equal(question, asked, plain):
-        return "alone"
-    if graph is not None and _equal(question, asked, _job(question, laws, asked, sources, graph)):
-        return "known"
+        return ALONE
+    if graph is not None:
+        more = [*outputs, *(Output(outputs[0].buffer, outputs[0].axes, t) for t in told)]
+        asked = encoded(more, [*after, *told])
+        if _equal(question, asked, _job(question, laws, asked, sources, graph)):
+            return KNOWN
     return None
 
 
@@ -84,3 +95,24 @@ def _equal(question: Question, asked: Encoded, job: Job) -> bool:
     places = [frozen.inputs[r] for r in asked.roots]
     half = len(places) // 2
     return places[:half] == places[half:]
+
+
+def replays(step: Step, result: Optimization, worker: Worker) -> bool:
+    """Whether the engine makes a step's `after` of its `before` by the step's law and facts alone;
+    nothing else of the derivation is looked at. A step that is no law's replays where folding
+    constants alone does it."""
+    if step.region is None:
+        return False
+    o = result.options
+    laws = admit(o.packs, o.rules, o.accept, NUMERICS[o.numerics]).rules
+    source = result.regions[step.region].outputs
+    goal = Goal(step.region, source, tuple(p.term for p in source), ())
+    question = Question(goal, laws, Limits(rows=o.rows, seconds=o.seconds), worker)
+    named = {step.rule, *(fact.rule for fact in step.facts)}
+    numbers = [i for i, law in enumerate(laws) if law.name in named]
+    one, two = (step.before, step.after) if step.forward else (step.after, step.before)
+    return stands_alone(question, numbers, _terms(one), _terms(two)) == ALONE
+
+
+def _terms(outputs: Sequence[Output]) -> tuple[Term, ...]:
+    return tuple(o.term for o in outputs)

@@ -28,7 +28,7 @@ from .writing import Item, item_parts
 
 __all__ = ["Leg", "NoWay", "Rewrite", "Ways"]
 
-_LAW, _BACK, _FOLD, _FACT = 1.0, 2.0, 0.5, 4.0
+_LAW, _BACK, _FOLD, _FACT, _AVOIDED = 1.0, 2.0, 0.5, 4.0, 20.0
 _LONGEST = 2000  # rewrites of one way
 
 
@@ -66,6 +66,7 @@ class Ways:
 
     graph: Equalities
     laws: Sequence[Rule]
+    avoided: frozenset[int] = frozenset()  # instances, by identity
     _costs: dict[Edge, float] = field(default_factory=dict)
     _known: dict[tuple[Item, Item, int], tuple[float, tuple[Leg, ...]]] = field(
         default_factory=dict
@@ -161,6 +162,8 @@ class Ways:
         return self._costs[edge]
 
     def _law_cost(self, instance: Instance, forward: bool) -> float:
+        if id(instance) in self.avoided:
+            return _AVOIDED
         if instance.law < 0:
             return _FOLD
         law = self.laws[instance.law]

@@ -31,7 +31,8 @@ def _head(found: Derivation) -> Iterator[str]:
 
 
 def _step(number: int, step: Step) -> Iterator[str]:
-    way = "" if step.forward else ", read from right to left"
+    one_way = step.law is not None and ">>" in step.law
+    way = "" if step.forward or not one_way else ", read from right to left"
     kind = f"{step.numerics}, pack {step.pack}{way}" if step.law is not None else "by the engine"
     yield f"{number:3}  {step.rule}  ({kind}){_place(step)}"
     if step.law is not None:
