@@ -23,7 +23,7 @@ from nautile.terms import Axis, Online, Reduce, Term
 
 __all__ = ["FOLD", "NORM", "Partial", "combine", "leaf", "stored"]
 
-LARGEST = 240  # classes of one body
+LARGEST = 1000  # classes of one body
 TENSOR, FMA, FOLD, ROW = 1, 2, 4, 8  # ROW: a row times a matrix, which a chain alone may need
 NORM = 16  # a contraction after folds along its depth: nothing may be reduced after it
 UNROUNDED = frozenset(

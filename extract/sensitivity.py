@@ -9,7 +9,7 @@ choice is solved again over them. Candidates and their splits stay those of the 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from nautile.extract.split import launches
 from nautile.extract.together import CHOICES, combined
 from nautile.terms import Output
 
-__all__ = ["SCALED", "Chooser", "costs", "price_each", "repriced", "scaled"]
+__all__ = ["SCALED", "Chooser", "at_prices", "costs", "price_each", "repriced", "scaled"]
 
 SCALED = ("dram", "l2", "tensor", "fp32", "special", "launch")
 
@@ -135,11 +135,27 @@ def _entries(values: Vector, like: Vector) -> Vector:
 # ---- candidates and pools ----------------------------------------------------------------------
 
 
-def costs(pool: Pool, devices: Sequence[Device], *, numerics: str = "real") -> Costs:
-    """Predicted seconds of every candidate (rows) on every device (columns)."""
-    return np.array(
-        [[c.seconds for c in _each(c, devices, numerics)] for _, c in pool.candidates]
-    ).reshape(len(pool.candidates), len(devices))
+def costs(
+    pool: Pool,
+    devices: Sequence[Device],
+    *,
+    numerics: str = "real",
+    only: Collection[int] | None = None,
+) -> Costs:
+    """Predicted seconds of every candidate (rows) on every device (columns); inf for all but `only`
+    those, where they are named."""
+    table = np.full((len(pool.candidates), len(devices)), np.inf)
+    for k, (_, candidate) in enumerate(pool.candidates):
+        if only is None or k in only:
+            table[k] = [way.seconds for way in _each(candidate, devices, numerics)]
+    return table
+
+
+def at_prices(pool: Pool, seconds: Sequence[float]) -> Pool:
+    """The pool with other prices; its candidates keep their schedules, which finishing a program
+    makes anew."""
+    rows = zip(pool.columns, seconds, strict=True)
+    return replace(pool, columns=tuple(replace(c, cost=float(s)) for c, s in rows))
 
 
 def repriced(pool: Pool, device: Device, *, numerics: str = "real") -> Pool:

@@ -29,7 +29,7 @@ from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.plan import choose, decide
 from nautile.extract.pool import Pool
 from nautile.extract.selection import Selection
-from nautile.extract.sensitivity import SCALED, Chooser, Costs, costs, repriced, scaled
+from nautile.extract.sensitivity import SCALED, Chooser, Costs, at_prices, costs, scaled
 from nautile.stages import Optimization
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
 WIDEST = 1000.0
 GRID = (1.05, 1.15, 1.3, 1.6, 2.2, 3.5, 7.0, 20.0, 100.0, 1000.0)
 STEPS = 16  # points into which a bracket is cut at a time
-ROUNDS = 3  # times that it is cut
+THIRD = 4  # programs that may come between two in turn
 NEAR = 0.002  # how far from the factor, relatively, the choice is solved again to check it
 APART = 0.02  # the same where candidates are generated again: splits are chosen anew, too
 FAR = 30.0  # how dear a resource is where candidates of other prices are generated
@@ -133,55 +133,66 @@ def _program(plan: Plan) -> Program:
 
 
 def _signature(pool: Pool, columns: Sequence[int]) -> Program:
-    found = []
-    for number, c in (pool.candidates[k] for k in columns):
-        split = c.division.split.axis if c.division else None
-        found.append((number, c.needs, frozenset(c.groups), split))
-    return frozenset(found)
+    return frozenset(_identity(pool.candidates[k]) for k in columns)
+
+
+def _identity(candidate: tuple[int, Candidate]) -> tuple[Any, ...]:
+    """What a candidate of a region computes, whatever its tiles and the number of its chunks."""
+    number, c = candidate
+    split = c.division.split.axis if c.division else None
+    return number, c.needs, frozenset(c.groups), split
 
 
 def _generated_far(result: Optimization) -> list[tuple[int, Candidate]]:
     """Candidates that are worth their place at other prices."""
-    found: list[tuple[int, Candidate]] = []
-    for resource in SCALED:
-        for factor in (FAR, 1 / FAR):
-            plan = _generated(result, resource, factor)
-            if plan is not None and plan.choice is not None:
-                found += plan.choice.pool.candidates
-    return found
+    places = [(resource, factor) for resource in SCALED for factor in (FAR, 1 / FAR)]
+    return [c for place in places for c in _generated(result, *place).candidates]
 
 
 def generated_again(result: Optimization, margin: Margin) -> Margin:
     """The margin, checked by whole choices on both sides of it, each with candidates made anew for
-    its prices. Where the nearer side has another program already, its candidates join the others,
-    and the factor is searched for again."""
+    its prices. Candidates from halfway take part in the search first; where the nearer side still
+    has another program, so do those from there, and the factor is searched for again."""
     assert margin.factor is not None
-    more: list[tuple[int, Candidate]] = []
+    more = list(_generated(result, margin.resource, math.sqrt(margin.factor)).candidates)
     for _ in range(AGAIN):
-        nearer, further = _sides(margin.factor, APART)
-        other = _generated(result, margin.resource, nearer)
-        if other is None:
-            far = _generated(result, margin.resource, further)
-            return margin if far is None else replace(margin, checked=True, how="generated")
-        assert other.choice is not None
-        more += other.choice.pool.candidates
-        found = _Search(result, more).resource(margin.resource)
-        closer = [m for m in found if m.factor is not None and m.distance < margin.distance]
-        if not closer:
-            break
-        margin = min(closer, key=lambda m: m.distance)
+        closer = _Search(result, more).towards(margin.resource, margin.factor)
+        margin = closer or margin
         assert margin.factor is not None
+        nearer, further = _sides(margin.factor, APART)
+        near = _generated(result, margin.resource, nearer)
+        if near.same:
+            far = _generated(result, margin.resource, further)
+            return margin if far.same else replace(margin, checked=True, how="generated")
+        more += near.candidates
     return replace(margin, checked=False)
 
 
-def _generated(result: Optimization, resource: str, factor: float) -> Plan | None:
-    """What is chosen with all candidates generated for the scaled device, if it is another
-    program."""
+@dataclass(frozen=True, slots=True)
+class _Generated:
+    """A choice with candidates of its own: its pool, and whether it is the chosen program."""
+
+    pool: Pool
+    same: bool
+
+    @property
+    def candidates(self) -> tuple[tuple[int, Candidate], ...]:
+        return (*self.pool.candidates, *self.pool.dropped)
+
+
+def _generated(result: Optimization, resource: str, factor: float) -> _Generated:
+    """What is chosen with all candidates generated for the scaled device."""
     assert result.plan is not None
     pairs = list(zip(result.regions, result.snapshots, strict=True))
     target = scaled(device(result.options.target), resource, factor)
     plan = choose(pairs, result.work, target, numerics=result.options.numerics)
-    return None if same(plan, result.plan) else plan
+    assert plan.choice is not None
+    return _Generated(plan.choice.pool, same(plan, result.plan))
+
+
+def _within(factor: float, most: float) -> bool:
+    """Whether a factor is nearer to 1 than another on the same side."""
+    return max(factor, 1 / factor) < max(most, 1 / most)
 
 
 def _sides(factor: float, apart: float = NEAR) -> tuple[float, float]:
@@ -203,7 +214,9 @@ class _Search:
         self.taken = frozenset(self.choice.taken.columns)
         self.beaten: list[Beaten] = []
         own = self.choice.pool
-        self._over(replace(own, dropped=(*own.dropped, *more)).widened)
+        known = {_identity(c) for c in (*own.candidates, *own.dropped)}
+        new = {_identity(c): c for c in more if _identity(c) not in known}
+        self._over(replace(own, dropped=(*own.dropped, *new.values())).widened)
         if self.other(self.base) is not None:
             self._over(own)
         self.settled = self.other(self.base) is None
@@ -254,41 +267,70 @@ class _Search:
             before = factors[n]
         return None
 
+    def towards(self, resource: str, factor: float) -> Margin | None:
+        """The first change on the way to a factor at which the choice is another program."""
+        way = [f for f in (GRID if factor > 1 else [1 / f for f in GRID]) if _within(f, factor)]
+        factors = [*way, factor]
+        table = self.prices(resource, factors)
+        return self.first(resource, factors, table, range(len(factors)))
+
     def alike(self, seconds: Costs) -> bool:
         """Whether no price differs from what it was."""
         return bool(np.allclose(seconds, self.base, rtol=1e-12, atol=0.0))
 
-    def pinned(self, resource: str, low: float, high: float, other: Selection) -> Margin:
-        """The change between two factors, to within `NEAR` and less."""
-        for _ in range(ROUNDS):
-            points = np.geomspace(low, high, STEPS + 1)[1:-1]
-            table = self.prices(resource, [float(p) for p in points])
-            inside = list(zip((float(p) for p in points), table.T, strict=True))
+    def pinned(self, resource: str, start: float, high: float, other: Selection) -> Margin:
+        """The change between two factors, to within `NEAR`: first between the chosen program and
+        the other one alone, then, if all candidates together have a third one before that, with
+        it."""
+        for _ in range(THIRD):
+            high, other = self.between(resource, start, high, other)
+            nearer, further = _sides(high)
+            table = self.prices(resource, [nearer, high, further])
+            before = self.other(table[:, 0])
+            if before is None or max(nearer, 1 / nearer) <= max(start, 1 / start):
+                break
+            high, other = nearer, before
+        seconds = table[:, 1]
+        now = self.other(seconds) or other
+        target = scaled(self.target, resource, high)
+        chosen = float(sum(seconds[k] for k in self.taken))
+        kernels = self.finished(now, target)
+        margin = Margin(resource, high, None, now.columns, chosen, now.cost, kernels=kernels)
+        return replace(margin, checked=self.checked(resource, (nearer, further), table))
+
+    def between(
+        self, resource: str, low: float, high: float, other: Selection
+    ) -> tuple[float, Selection]:
+        """The factor at which the choice between two programs changes, and what it is there."""
+        both = self.taken | frozenset(other.columns)
+        while max(high / low, low / high) > 1 + NEAR / 4:
+            points = [float(p) for p in np.geomspace(low, high, STEPS + 1)[1:-1]]
+            devices = [scaled(self.target, resource, f) for f in points]
+            table = costs(self.pool, devices, numerics=self.numerics, only=both)
+            inside = list(zip(points, table.T, strict=True))
             while inside:
-                factor, seconds = inside[len(inside) // 2]
+                middle = len(inside) // 2
+                factor, seconds = inside[middle]
                 found = self.other(seconds)
                 if found is None:
-                    low, inside = factor, inside[len(inside) // 2 + 1 :]
+                    low, inside = factor, inside[middle + 1 :]
                 else:
-                    high, other, inside = factor, found, inside[: len(inside) // 2]
-        seconds = self.prices(resource, [high])[:, 0]
-        chosen = float(sum(seconds[k] for k in self.taken))
-        kernels = self.finished(other, scaled(self.target, resource, high))
-        margin = Margin(resource, high, None, other.columns, chosen, other.cost, kernels=kernels)
-        return replace(margin, checked=self.checked(resource, high))
+                    high, other, inside = factor, found, inside[:middle]
+        return high, other
 
-    def checked(self, resource: str, factor: float) -> bool:
-        """Whether whole choices over the candidates change between both sides of the factor."""
-        nearer, further = _sides(factor)
+    def checked(self, resource: str, factors: tuple[float, float], table: Costs) -> bool:
+        """Whether whole choices over the candidates change between both factors (the outer columns
+        of the table of prices)."""
+        rows = zip(factors, (table[:, 0], table[:, -1]), strict=True)
         try:
-            found = [self.decided(resource, f) == self.taken for f in (nearer, further)]
+            found = [self.decided(resource, f, seconds) == self.taken for f, seconds in rows]
         except ExtractionError:
             return False
         return found == [True, False]
 
-    def decided(self, resource: str, factor: float) -> frozenset[int]:
+    def decided(self, resource: str, factor: float, seconds: Costs) -> frozenset[int]:
         target = scaled(self.target, resource, factor)
-        pool = repriced(self.pool, target, numerics=self.numerics)
+        pool = at_prices(self.pool, [float(s) for s in seconds])
         plan = decide(pool, self.work, target, numerics=self.numerics)
         assert plan.choice is not None
         return frozenset(plan.choice.taken.columns)

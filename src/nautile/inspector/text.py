@@ -20,6 +20,7 @@ __all__ = ["WIDTH", "as_text", "dict_text"]
 WIDTH = 100
 _STEPS = 40  # steps of a derivation that are told
 _RUNNERS = 3
+_CHECKED = {"generated": " (checked by choosing again)", "candidates": " (of these candidates)"}
 _CODES: Mapping[str, str] = {
     "dearer": "dearer",
     "noise": "as fast within the model's noise",
@@ -203,7 +204,7 @@ def _margins(d: Mapping[str, Any]) -> Iterator[str]:
         return
     flips = [m for m in own if m["factor"] is not None and m["kernel"] is None]
     order = sorted(flips, key=lambda m: max(m["factor"], 1 / m["factor"]))
-    texts = [m["text"] + (" (checked)" if m["checked"] else "") for m in order]
+    texts = [m["text"] + _CHECKED.get(m["how"], "") * m["checked"] for m in order]
     never = [RESOURCES[m["resource"]] for m in own if m["factor"] is None and not m["kernel"]]
     if never:
         texts.append(f"would not flip for {', '.join(never)} (1000x either way)")
