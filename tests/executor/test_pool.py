@@ -267,11 +267,13 @@ def test_no_orphan_is_left_by_a_parent_that_was_killed() -> None:
     )
     assert parent.stdout is not None
     try:
-        while parent.stdout.readline().strip() != "saturate":
+        while parent.stdout.readline().strip() != "extract":
             pass
         (worker,) = children(parent.pid)
         wait_for(lambda: bool(children(worker)))
         everyone = [worker, *children(worker)]
+        for pid in everyone:  # so that none of them ends by itself, for want of work
+            os.kill(pid, signal.SIGSTOP)
         parent.kill()
         parent.wait()
         assert gone(everyone)
