@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,11 +159,14 @@ def _answered(found: Visit, route: Route) -> None:
         route.abort()
 
 
-def accessibility(page: Page) -> list[str]:
-    """What axe finds wrong on the page as it stands: one line a rule and place. Nothing is fetched
-    for it: the page's security policy refuses that."""
+def accessibility(page: Page, only: Sequence[str] = ()) -> list[str]:
+    """What axe finds wrong on the page as it stands: one line a rule and place; by the rules
+    `only`, if any are given. Nothing is fetched for it: the page's security policy refuses that."""
     axe = _module("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(page, options={"resultTypes": ["violations"], "preload": False})
+    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
+    if only:
+        options["runOnly"] = list(only)
+    found = axe.run(page, options=options)
     return [
         f"{violation['id']}: {node['target']} {node['failureSummary']}"
         for violation in found.response["violations"]

@@ -1,7 +1,8 @@
 """The page of a very large program: 200 definitions, 5,000 candidates, a thousand lines of CUDA.
 
 The first paint takes less than a second, and what a person does less than 100 ms up to the frame
-that shows it. On a busy machine, an empty page is measured beside it, and as much more is allowed.
+that shows it. On a busy machine, a piece of work whose time is known is measured beside it, and as
+much more is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ __all__ = ["browser", "visit"]
 
 Opened = Callable[..., Visit]
 PAINT, ACTION = 1.0, 0.1  # seconds
-NOISE = 6  # times what an empty page takes here
 
 
 def _large() -> Optimization:
@@ -49,26 +49,36 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+_WORK = """
+    const list = document.createElement("ul");
+    for (let n = 0; n < 2000; n++)
+        list.append(Object.assign(document.createElement("li"), { textContent: n }));
+    document.body.replaceChildren(list);
+"""
+
+
 @pytest.fixture
-def baseline(visit: Opened, tmp_path: Path) -> tuple[float, float]:
-    """The first paint of an empty page, and the time to the second frame after doing nothing."""
-    (tmp_path / "index.html").write_text("<!doctype html><title>empty</title><p>empty")
+def pace(visit: Opened, tmp_path: Path) -> float:
+    """How many times slower than an idle core this machine is now: on one, the empty page makes
+    and shows a list of 2,000 lines in 40 ms."""
+    (tmp_path / "index.html").write_text("<!doctype html><title>empty</title><body>")
     found = visit(tmp_path)
-    return found.first_paint(), min(found.seconds("0") for _ in range(5))
+    return max(1.0, sorted(found.seconds(_WORK) for _ in range(5))[2] / 0.04)
 
 
-def _best(found: Visit, action: str, undo: str = "0") -> float:
-    """The best of three: what the page needs, not what else runs on the machine."""
-    times = []
-    for _ in range(3):
+def _best(found: Visit, action: str, allowed: float) -> float:
+    """The best of up to five: what the page needs, not what else runs on the machine."""
+    times: list[float] = []
+    while len(times) < 5 and min(times, default=1e9) > allowed:
         times.append(found.seconds(action))
-        found.page.evaluate(f"() => {{ {undo} }}")
     return min(times)
 
 
-def test_first_paint(visit: Opened, page: Path, baseline: tuple[float, float]) -> None:
-    took = min(visit(page).first_paint() for _ in range(3))
-    assert took < max(PAINT, NOISE * baseline[0])
+def test_first_paint(visit: Opened, page: Path, pace: float) -> None:
+    times: list[float] = []
+    while len(times) < 4 and min(times, default=1e9) > PAINT * pace:
+        times.append(visit(page).first_paint())
+    assert min(times) < PAINT * pace
 
 
 ACTIONS = {
@@ -103,32 +113,29 @@ ACTIONS = {
 }
 
 
-def test_every_action_is_shown_at_once(
-    visit: Opened, page: Path, baseline: tuple[float, float]
-) -> None:
+def test_every_action_is_shown_at_once(visit: Opened, page: Path, pace: float) -> None:
     found = visit(page)
-    allowed = max(ACTION, NOISE * baseline[1])
     took = {}
     for name, (section, action) in ACTIONS.items():
         found.page.evaluate(f"nautile.sections.show('{section}')")
-        found.page.wait_for_selector(f"#panel-{section}:not([hidden]) button, .line")
-        took[name] = _best(found, action)
+        found.page.wait_for_selector(f"#panel-{section} .line, #panel-{section} button")
+        took[name] = _best(found, action, ACTION * pace)
         found.page.evaluate("document.activeElement.blur()")
     assert found.page.locator(".equation").count() == 204
-    assert {name: s for name, s in took.items() if s > allowed} == {}, (took, baseline)
+    assert {name: s for name, s in took.items() if s > ACTION * pace} == {}, (took, pace)
 
 
-def test_sections_open_quickly(visit: Opened, page: Path, baseline: tuple[float, float]) -> None:
+def test_sections_open_quickly(visit: Opened, page: Path, pace: float) -> None:
     """Each is drawn when it is opened first; the longest has a thousand lines."""
     found = visit(page)
     took = {}
     for section in ("candidates", "derivation", "saturation", "roofline", "reproduce", "program"):
         took[section] = found.seconds(f"await nautile.sections.draw('{section}')")
-    assert max(took.values()) < max(PAINT, 4 * NOISE * baseline[1]), (took, baseline)
+    assert max(took.values()) < PAINT * pace, (took, pace)
 
 
 @pytest.mark.slow
-def test_a_transformer_block(visit: Opened, tmp_path: Path, baseline: tuple[float, float]) -> None:
+def test_a_transformer_block(visit: Opened, tmp_path: Path, pace: float) -> None:
     """Nine kernels, all looked at, one after the other."""
     path = next(p for p in paths() if p.stem == "transformer_block")
     (program,) = lang.parse_file(path)
@@ -142,4 +149,4 @@ def test_a_transformer_block(visit: Opened, tmp_path: Path, baseline: tuple[floa
             f"document.querySelectorAll('.chip')[{n}].getAttribute('aria-pressed') == 'true'"
         )
         point = "document.querySelector('#pane-tile .line.hue').click()"
-        assert _best(found, point) < max(ACTION, NOISE * baseline[1])
+        assert _best(found, point, ACTION * pace) < ACTION * pace

@@ -54,11 +54,13 @@
     return parts.length ? el("p", {}, `Beside the chosen program it needs ${parts.map(([r, s]) => `${s > 0 ? "+" : "−"}${quantity(Math.abs(s), "s")} of ${r}`).join(", ")}.`) : null;
   }
 
+  const apart = (by) => (by < 0 ? `Faster by ${percent(-by, 2)}` : `Slower by ${percent(by, 2)}`);
+
   function runner(r) {
     const names = (r.kernels ?? []).map((k) => k.name);
     return el("section", { class: "card" },
       el("h3", {}, `${short(String(r.id), 40)}: ${quantity(r.seconds, "s")}`),
-      el("p", {}, `Slower by ${percent(r.slower_by, 2)}, ${names.length} kernels${r.within_noise ? "; within the noise of the model" : ""}.`),
+      el("p", {}, `${apart(r.slower_by)}, ${names.length} kernels${r.within_noise ? "; within the noise of the model, where fewer kernels are preferred" : ""}.`),
       resources(r.more),
       (r.only_here ?? []).length ? el("p", {}, "Only here: ", ...linked(r.only_here)) : null,
       (r.only_chosen ?? []).length ? el("p", {}, "Only in the chosen program: ", ...linked(r.only_chosen)) : null,

@@ -56,17 +56,19 @@
     }
     const all = explanation.margins ?? [];
     if (all.length) {
-      parts.push(nautile.table([
-        { title: "Resource", value: (m) => m.resource },
-        { title: "Factor that flips the choice", number: true, value: (m) => m.factor, cell: (m) => (m.factor ? times(m.factor) : "none found") },
-        { title: "Then wins", value: (m) => named(m) },
+      const list = nautile.table([
+        { title: "Resource", value: (m) => (m.kernel ? `kernel ${m.kernel}` : m.resource), cell: (m) => text.short(m.kernel ? `kernel ${m.kernel}` : m.resource, 50) },
+        { title: "Factor that flips the choice", number: true, value: (m) => m.factor, cell: (m) => (m.factor ? `${Number(m.factor.toPrecision(4))}×` : "none found") },
+        { title: "Then wins", value: named, cell: wins },
         { title: "In words", value: (m) => m.text ?? "", cell: (m) => text.short(m.text ?? "", 200) },
-      ], { caption: "Margins by resource: of the choice, then of each runner-up", rows: all, filter: all.length > 20 }).element);
+      ], { caption: "Margins by resource: of the choice, then of each runner-up", rows: all, filter: all.length > 20 });
+      parts.push(el("details", { open: all.length <= 8 }, el("summary", {}, `All ${all.length} margins`), list.element));
     }
     return el("section", {}, ...parts);
   }
 
   const named = (m) => m.runner_up ?? (m.factor && m.columns?.length ? m.columns.join(" ") : "–");
+  const wins = (m) => (m.factor && m.columns?.length ? el("span", {}, ...m.columns.flatMap((c) => [el("a", { href: link.write({ candidate: c }) }, c), " "])) : named(m));
   const sentence = (m) => (m.text ? `The choice ${m.text}.` : `The choice would flip if ${m.resource} work were ${times(m.factor)} as dear as the model says.`);
 
   function shares(chosen) {
@@ -104,8 +106,18 @@
     ], { caption: "Chosen kernels, in launch order", rows: chosen.kernels, key: (k) => k.name, filter: chosen.kernels.length > 8, detail: terms }).element);
   }
 
+  const written = (k) => (k.terms ?? []).flatMap((t) => t.steps ?? [`${t.output}[${(t.axes ?? []).join(", ")}] = ${t.text}`]);
+
+  // What each kernel computes, in the order of launch; the whole text where that is not known.
+  function program(chosen) {
+    const known = chosen.kernels.filter((k) => written(k).length);
+    if (!known.length && !chosen.text) return null;
+    const lines = known.flatMap((k) => [`# kernel ${k.name}`, ...written(k), ""]);
+    return el("section", {}, el("h3", {}, "The chosen program"), el("pre", { tabindex: 0, id: "chosen" }, known.length ? lines.join("\n").trimEnd() : chosen.text));
+  }
+
   function terms(k) {
-    const lines = (k.terms ?? []).flatMap((t) => t.steps ?? [`${t.output}[${(t.axes ?? []).join(", ")}] = ${t.text}`]);
+    const lines = written(k);
     return el("div", {}, lines.length ? el("pre", { tabindex: 0 }, lines.join("\n")) : null,
       el("p", {}, `Rules: ${(k.rules ?? []).join(", ") || "none"}`),
       (k.columns ?? []).length ? el("p", {}, "Candidates: ", ...k.columns.flatMap((c) => [el("a", { href: link.write({ candidate: c }) }, c), " "])) : null,
@@ -143,8 +155,7 @@
     if (explanation.error) panel.append(failure(explanation));
     const { chosen } = explanation;
     if (chosen) {
-      panel.append(margin(explanation), chosen.text ? el("section", {}, el("h3", {}, "The chosen program"), el("pre", { tabindex: 0 }, chosen.text)) : "",
-        kernels(explanation), shares(chosen) ?? "");
+      panel.append(...[program(chosen), kernels(explanation), shares(chosen), margin(explanation)].filter(Boolean));
     }
     panel.append(...[measured(explanation), certificate(explanation)].filter(Boolean));
   }
