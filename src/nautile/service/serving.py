@@ -81,7 +81,8 @@ def loopback(host: str) -> bool:
 
 def _bound(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    found = socket.socket(family)
+    # asyncio sends without delay (TCP_NODELAY) on sockets that say that they are TCP's.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((settings.host.strip("[]"), settings.port))
