@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from nautile.codegen.tile import (
     Bounds,
     Fold,
@@ -17,9 +19,11 @@ from nautile.codegen.tile import (
 )
 from nautile.codegen.types import carrier
 from nautile.operations import OPERATIONS
-from nautile.terms import Apply, Axis, Cast, Const, Index, Load, Term
+from nautile.terms import Apply, Axis, Cast, Const, Index, Load, Term, children, walk
 
 __all__ = ["show", "show_value"]
+
+_LARGE = 300  # nodes of a term's tree from which on shared parts are named
 
 
 def show(program: TileProgram) -> str:
@@ -30,7 +34,35 @@ def show(program: TileProgram) -> str:
 
 
 def show_value(term: Term) -> str:
-    """A pointwise term, infix where the language has an infix operator."""
+    """A pointwise term, infix where the language has an infix operator. What a large one holds
+    several times is written once, with a name: the text is as long as the term is, not as its
+    tree."""
+    texts: dict[Term, str] = {}
+    named: list[str] = []
+    shared = _shared(term)
+    for part in walk(term):
+        text = _written(part, [texts[c] for c in children(part)])
+        if part in shared:
+            named.append(f"v{len(named) + 1} = {text}")
+            text = f"v{len(named)}"
+        texts[part] = text
+    return texts[term] + (f" with {', '.join(named)}" if named else "")
+
+
+def _shared(root: Term) -> frozenset[Term]:
+    """What a term whose tree is large holds several times, but leaves."""
+    size: dict[Term, int] = {}
+    uses: Counter[Term] = Counter()
+    for part in walk(root):
+        below = children(part)
+        uses.update(below)
+        size[part] = 1 + sum(size[c] for c in below)
+    if size[root] <= _LARGE:
+        return frozenset()
+    return frozenset(t for t, n in uses.items() if n > 1 and children(t))
+
+
+def _written(term: Term, inner: list[str]) -> str:
     match term:
         case Ref(tile):
             return tile.name
@@ -40,12 +72,12 @@ def show_value(term: Term) -> str:
             return (
                 "-inf" if value == float("-inf") else f"{value:.7g}" if _real(value) else str(value)
             )
-        case Cast(dtype, argument):
-            return f"{dtype}({show_value(argument)})"
-        case Load(buffer, coordinates):
-            return f"{buffer.name}[{', '.join(map(show_value, coordinates))}]"
-        case Apply(operation, arguments):
-            return _application(operation, [show_value(a) for a in arguments])
+        case Cast(dtype, _):
+            return f"{dtype}({inner[0]})"
+        case Load(buffer, _):
+            return f"{buffer.name}[{', '.join(inner)}]"
+        case Apply(operation, _):
+            return _application(operation, inner)
     return str(term)
 
 
