@@ -33,7 +33,7 @@ _HOMES = {
     "Options": "nautile.stages",
     "Optimization": "nautile.stages",
     "explain": "nautile.inspector",
-    "why_not": "nautile.inspector",
+    "why_not": "nautile.inspector.explanation",
     "parse": "nautile.lang",
     "write_bundle": "nautile.bundle",
     "load_bundle": "nautile.bundle",

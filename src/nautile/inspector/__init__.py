@@ -12,12 +12,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Explanation", "explain", "why_not"]
+__all__ = ["Explanation", "explain"]
 
 _HOMES = {
     "Explanation": "nautile.inspector.explanation",
     "explain": "nautile.inspector.explanation",
-    "why_not": "nautile.inspector.explanation",
 }
 
 

@@ -263,7 +263,7 @@ def _certificate(d: Mapping[str, Any]) -> Iterator[str]:
     failed = [x for x in c["checks"] if not x["passed"]]
     passed = len(c["checks"]) - len(failed)
     texts = [f"{c['verdict']}: {passed} of {len(c['checks'])} checks, {c['samples']} samples"]
-    texts += [f"failed: {x.get('name', 'a check')} {x.get('message', '')}" for x in failed[:5]]
+    texts += [f"failed: {x['name']}: {x['detail']}" for x in failed[:5]]
     yield from _row("certified", texts)
 
 
