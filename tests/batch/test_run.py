@@ -205,3 +205,21 @@ def test_a_file_of_many_programs_is_one_input_each(inputs: Path, tmp_path: Path)
     assert summary.inputs == 69
     assert len(executor.tasks) == 3
     assert len(by_input(tmp_path / "out")) == 69
+
+
+LONG = "n" * 400
+WIDE = "ñ" * 180  # 360 bytes
+
+
+def test_names_that_no_folder_can_have_cost_nothing(tmp_path: Path) -> None:
+    inputs = tmp_path / "in"
+    deep = inputs.joinpath(*["d" * 90] * 14)
+    deep.mkdir(parents=True)
+    (inputs / "a.nau").write_text(source(2))
+    (inputs / "b.nau").write_text(source(2, LONG, "x" * 400) + "\n" + source(2, WIDE, "größe"))
+    (deep / "c.nau").write_text(source(2, "größe", "ü"))
+    summary, _ = batch(inputs, tmp_path / "out")
+    assert (summary.ok, summary.failed) == (4, 0)
+    for row in rows(tmp_path / "out"):
+        loaded = load_bundle(tmp_path / "out" / row["bundle"])
+        assert [p.name for p in loaded.manifest.programs] == [row["program"]]

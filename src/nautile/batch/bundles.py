@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from nautile.batch.inputs import file_name
 from nautile.errors import InputError
 
 __all__ = ["FOLDER", "place_of", "write"]
@@ -22,7 +23,7 @@ FOLDER = "bundles"
 
 def place_of(label: str, program: str) -> str:
     """Where a program's bundle lies below OUT."""
-    return f"{FOLDER}/{label}/{program}"
+    return f"{FOLDER}/{label}/{file_name(program)}"
 
 
 def write(folder: Path, names: Mapping[str, Callable[[], bytes]]) -> None:
@@ -30,7 +31,7 @@ def write(folder: Path, names: Mapping[str, Callable[[], bytes]]) -> None:
 
     Raises InputError where the disk refuses; what was there then stays.
     """
-    aside = folder.with_name(f".{folder.name[:100]}.{secrets.token_hex(6)}")
+    aside = folder.with_name(f".{secrets.token_hex(8)}")
     try:
         aside.mkdir(parents=True)
         try:

@@ -23,11 +23,12 @@ from pathlib import Path
 
 from nautile.errors import InputError, NautileError
 
-__all__ = ["SUFFIX", "File", "files"]
+__all__ = ["SUFFIX", "File", "file_name", "files"]
 
 SUFFIX = ".nau"
 _UP, _ROOT = "_up_", "_root_"
 _LONGEST_LINE = 4096 + 1
+_LONGEST_LABEL = 1000  # bytes: paths may have 4096, and others stand before and behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +151,18 @@ def _plain(path: str) -> str:
 def _label(path: str, folder: str | None) -> str:
     """A relative path of the file's own, below any folder: relative to the one folder that was
     asked for, else as it was named. Steps up are spelled `_up_` and the root `_root_`; what would
-    be a hidden, too long or odd name gets a digest behind it."""
+    be a hidden, too long or odd name gets a digest behind it, and a path that is too long as a
+    whole is one."""
     relative = os.path.relpath(path, folder) if folder is not None else os.path.normpath(path)
-    parts = [_UP if p == ".." else _name(p) for p in relative.split(os.sep) if p]
-    return "/".join([_ROOT, *parts] if os.path.isabs(relative) else parts)
+    parts = [_UP if p == ".." else file_name(p) for p in relative.split(os.sep) if p]
+    label = "/".join([_ROOT, *parts] if os.path.isabs(relative) else parts)
+    if len(label.encode()) <= _LONGEST_LABEL:
+        return label
+    return f"deep-{blake2b(os.fsencode(relative), digest_size=12).hexdigest()}"
 
 
-def _name(part: str) -> str:
+def file_name(part: str) -> str:
+    """A name that every file system takes: the part itself, or what is plain of it and a digest."""
     plain = _plain(part)
     odd = not plain.isprintable() or plain != part or set(plain) & set('\\:*?"<>|')
     if not odd and not plain.startswith((".", _UP, _ROOT)) and len(plain.encode()) <= 200:

@@ -178,7 +178,7 @@ def renamed_files(
         program["kinds"] = {names.tensor(n): k for n, k in program["kinds"].items()}
         program["defaults"] = {names.tensor(n): v for n, v in program["defaults"].items()}
         if program["expected"]:
-            before, after = program["expected"], f"{new.program[-100:]}.expected.json"
+            before, after = program["expected"], f"{_plain(new.program)}.expected.json"
             changed[after] = _dump(_reference(json.loads(read(before)), names))
             gone |= {before}
             program["expected"] = after
@@ -192,6 +192,11 @@ def renamed_files(
     }
     changed[MANIFEST] = _dump(manifest)
     return changed, frozenset(gone - changed.keys())
+
+
+def _plain(name: str) -> str:
+    """A name as files of bundles may have it."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)[-100:]
 
 
 def _rename_tensors(manifest: dict[str, Any], names: _Renaming) -> None:
