@@ -105,5 +105,7 @@ def test_wheel_has_one_top_level_name_and_its_data(tmp_path: Path) -> None:
         assert f"nautile/{needed}" in names
     for migration in (PACKAGE / "store" / "migrations").glob("**/*.py"):
         assert str(migration.relative_to(PACKAGE.parent)) in names
+    for asset in (PACKAGE / "inspector" / "page").glob("**/assets/*"):
+        assert str(asset.relative_to(PACKAGE.parent)) in names
     assert any(n.endswith(".cuh") for n in names)
     assert any(n.startswith("nautile/rules/") and n.endswith(".nau") for n in names)

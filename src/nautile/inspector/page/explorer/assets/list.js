@@ -5,8 +5,8 @@
 
 nautileExplorer.list = (graph, texts, place, act) => {
   const { el } = nautileExplorer;
-  const FIRST = 40;
-  const SLICE = 40;
+  const FIRST = 60; // lines that are there at once
+  const SLICE = 30;
   let turn = 0;
 
   const button = (text, click, attributes = {}) => el("button", { type: "button", click, ...attributes }, text);
@@ -37,15 +37,22 @@ nautileExplorer.list = (graph, texts, place, act) => {
     const own = ++turn;
     const rows = drawn.classes;
     const list = el("ul", { class: "x-list", "aria-label": "Classes that are drawn" });
-    const add = (from, count) => list.append(...rows.slice(from, from + count).map((c) => classRow(c, drawn.nodes.get(c) ?? [], view)));
-    add(0, FIRST);
-    place.replaceChildren(list);
-    const rest = (from) => {
-      if (own !== turn || from >= rows.length) return;
-      add(from, SLICE);
-      setTimeout(rest, 8, from + SLICE);
+    let next = 0;
+    const add = (lines) => {
+      for (let left = lines; left > 0 && next < rows.length; next++) {
+        const nodes = drawn.nodes.get(rows[next]) ?? [];
+        list.append(classRow(rows[next], nodes, view));
+        left -= 1 + nodes.length;
+      }
     };
-    setTimeout(rest, 60, FIRST);
+    const rest = () => {
+      if (own !== turn || next >= rows.length) return;
+      add(SLICE);
+      setTimeout(rest, 8);
+    };
+    add(FIRST);
+    place.replaceChildren(list);
+    setTimeout(rest, 60);
   }
 
   // Which row is the current one, without drawing the list again.
