@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from nautile.certificate.drawing import Array
-from nautile.certificate.meaning import agreement, check_target, look_up_work, positions_for
+from nautile.certificate.meaning import agreement, check_target, look_up_work
+from nautile.certificate.places import places
 from nautile.certificate.recipes import float_kind, is_positive
 from nautile.certificate.shorten import shortened
 from nautile.certificate.subject import Side, Subject, Target
@@ -28,8 +29,8 @@ from nautile.terms import Buffer, Output, Program, Term, buffers
 
 __all__ = ["Numbers", "Tried"]
 
-_PLACES, _FEW, _WHOLE = 48, 8, 2
-_CHEAP, _LENGTH = 1 << 20, 48
+_PLACES, _FEW, _MANY = 48, 24, 1024
+_CHEAP, _LENGTH, _LOADS = 1 << 20, 48, 1 << 21
 _NOTHING = Plan((), (), 0.0, 0.0, 0.0)
 
 
@@ -125,10 +126,10 @@ class Numbers:
         if not wrong:
             return _worst(found)
         cases = tuple(dict.fromkeys(("ordinary", *wrong[:1])))
-        found = [self._case(whole, target, case, rounds, _WHOLE) for case in cases]
+        found = [self._case(whole, target, case, rounds, _PLACES) for case in cases]
         if rounds or not any(t.wrong for t in found):
             return _worst(found)
-        check = check_target(whole, target, _FEW)  # with what inputs leave undetermined
+        check = check_target(whole, target, _MANY)  # with what inputs leave undetermined
         said = "" if check.passed else check.detail
         return Tried(check.max_relative_error, _worst(found).naive, check.samples, said)
 
@@ -153,7 +154,8 @@ class Numbers:
         key = (target.term, target.axes, case, limit)
         if key not in self._expected:
             drawn = subject.drawn(case)
-            grid = positions_for(subject, target, case, limit)
+            rng = np.random.default_rng([subject.seed, *case.encode()])
+            grid = places(target.axes, (target.term,), {}, rng, limit=limit, loads=_LOADS)
             expected = evaluate(target.term, subject.source.fetch(drawn, "f64"), grid)
             fetch = subject.source.fetch(drawn, "mma")
             naive = evaluate(target.term, fetch, grid, precision="mma")
