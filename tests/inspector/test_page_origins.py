@@ -170,6 +170,22 @@ def test_a_step_s_comment_holds_for_the_block_below_it() -> None:
     assert origins(loose, tiles, {}, {}) == [(), (), (), (), (), (3,), (4,), (4,), (), ()]
 
 
+def test_a_tensor_may_be_called_as_code_calls_its_own() -> None:
+    """A step tells a tensor by its name; a loop's counter of that name is no access to it."""
+    lines = [
+        "__global__ void k() {",
+        "  // store i <- t0, staged",
+        "  nt_export(to);",
+        "  for (int i = 0; i < 4; i++) {",
+        "  }",
+        "  // -",
+        "  int i = from;",
+        "  o_i[e] = 0;",
+    ]
+    found = origins(lines, {"t0": 0}, {"i": 1, "from": 2}, {0: [1]})
+    assert found == [(), (1, 0), (1, 0), (1, 0), (1, 0), (), (), (1, 0)]
+
+
 def test_a_tile_in_the_registers_of_another_is_made_with_it() -> None:
     lines = [
         "__global__ void k() {",

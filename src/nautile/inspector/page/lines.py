@@ -109,9 +109,12 @@ def _body(lines: Sequence[str]) -> int:
 
 
 def _named(line: str, tiles: Mapping[str, int], buffers: Mapping[str, int]) -> Origin:
-    """The statement whose tile or tensor the line names first."""
+    """The statement whose tile or tensor the line names first. Steps call a tensor by its name;
+    in code, a bare name may be anything."""
+    step = line.lstrip().startswith("//")
     for word in _WORD.findall(line):
-        number = _of_word(word, tiles, buffers)
+        number = buffers.get(word) if step else None
+        number = _of_word(word, tiles, buffers) if number is None else number
         if number is not None:
             return number
     return None
@@ -123,8 +126,6 @@ def _of_word(word: str, tiles: Mapping[str, int], buffers: Mapping[str, int]) ->
     buffer = _BUFFER.fullmatch(word)
     if buffer:
         return buffers.get(buffer[1])
-    if word in buffers:
-        return buffers[word]
     if _INDEX.match(word) and not _PART.match(word):
         return None
     return next((tiles[part] for part in word.split("_") if part in tiles), None)
