@@ -22,6 +22,7 @@ from nautile.extract.costs import kernel_cost
 from nautile.extract.kernel import Kernel
 from nautile.report import as_dict as result_dict
 from nautile.report import failure as result_failure
+from nautile.report import kernel_dict
 from nautile.stages import Optimization, optimize
 from nautile.terms import Program
 
@@ -142,6 +143,7 @@ class Explanation:
             "runner_up": own,
             "columns": shown,
             "program": program_text(self.result.work, margin.kernels) if margin.kernels else None,
+            "kernels": [kernel_dict(k) for k in margin.kernels],
             "chosen_seconds": margin.chosen_seconds,
             "seconds": margin.seconds,
             "checked": margin.checked,

@@ -20,7 +20,20 @@ __all__ = ["WIDTH", "as_text", "dict_text"]
 WIDTH = 100
 _STEPS = 40  # steps of a derivation that are told
 _RUNNERS = 3
+_NAMES = 4  # kernels of another program that are named
 _CHECKED = {"generated": " (checked by choosing again)", "candidates": " (of these candidates)"}
+_ENGINE: Mapping[str, str] = {
+    "apart": "axes that a product needs apart are taken apart",
+    "cut": "definitions are written into what reads them; the program is cut into regions",
+    "literals": "whole numbers among floats are written as floats",
+    "fold": "arithmetic on constants",
+    "store": "terms are stored as tensors between kernels",
+    "widen": "operands are taken as f32",
+    "narrow": "tensors between kernels take the narrow type that their readers round them to",
+    "split": "a reduction is split into chunks that are merged",
+    "operands": "operands are rounded to the type that the tensor cores multiply",
+    "gap": "no derivation was found for this part",
+}
 _CODES: Mapping[str, str] = {
     "dearer": "dearer",
     "noise": "as fast within the model's noise",
@@ -168,13 +181,22 @@ def _derivation(d: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _row("derived", [f"in {_count(len(steps), 'step')}, each checked numerically:"])
     for n, step in enumerate(steps[:_STEPS], 1):
-        error = step.get("max_error")
-        checked = "" if error is None else f"   (error {error:.1g})"
-        yield from _row(f"{n}", [f"{step['rule']}   {step.get('law') or ''}{checked}"], 4)
+        yield from _row(f"{n}", [_step(step)], 4)
     if len(steps) > _STEPS:
         yield from _row("", [f"and {len(steps) - _STEPS} more (--json)"], 4)
     if d["rules_needed"]:
-        yield from _row("needs", ["the rules " + ", ".join(map(str, d["rules_needed"]))])
+        facts = {fact["rule"] for step in steps for fact in step.get("facts", ())}
+        rules = ", ".join(r for r in d["rules_needed"] if r not in facts)
+        known = ", ".join(r for r in d["rules_needed"] if r in facts)
+        told = f"the rules {rules}" if rules else "no rule"
+        yield from _row("needs", [told + (f"; with the facts {known}" if known else "")])
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    error = step.get("max_error")
+    checked = "" if error is None else f"   (error {error:.1g})"
+    law = step.get("law") or _ENGINE.get(step["rule"], step.get("note", ""))
+    return f"{step['rule']}   {law}{checked}"
 
 
 def _runners(d: Mapping[str, Any]) -> Iterator[str]:
@@ -204,7 +226,7 @@ def _margins(d: Mapping[str, Any]) -> Iterator[str]:
         return
     flips = [m for m in own if m["factor"] is not None and m["kernel"] is None]
     order = sorted(flips, key=lambda m: max(m["factor"], 1 / m["factor"]))
-    texts = [m["text"] + _CHECKED.get(m["how"], "") * m["checked"] for m in order]
+    texts = [m["text"] + _winner(m) + _CHECKED.get(m["how"], "") * m["checked"] for m in order]
     never = [RESOURCES[m["resource"]] for m in own if m["factor"] is None and not m["kernel"]]
     if never:
         texts.append(f"would not flip for {', '.join(never)} (1000x either way)")
@@ -216,6 +238,18 @@ def _margins(d: Mapping[str, Any]) -> Iterator[str]:
     if far:
         texts.append(min(far, key=lambda m: m["factor"])["text"])
     yield from _row("margin", texts)
+
+
+def _winner(margin: Mapping[str, Any]) -> str:
+    """The program that would win: `, to 2 kernels (S, O in 4 chunks of s)`."""
+    if not margin["kernels"]:
+        return ""
+    names = [
+        k["name"] + "".join(f" in {n} chunks of {a}" for a, n in k["split"].items())
+        for k in margin["kernels"]
+    ]
+    shown = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+    return f", to {_count(len(names), 'kernel')} ({shown})"
 
 
 def _candidates(d: Mapping[str, Any]) -> Iterator[str]:
