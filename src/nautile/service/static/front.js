@@ -20,6 +20,11 @@
     const [factor, unit] = units.find(([f]) => seconds >= f) || units[3];
     return `${(seconds / factor).toPrecision(3)} ${unit}`;
   };
+  const bytes = (count) => {
+    const units = [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]];
+    const [factor, unit] = units.find(([f]) => count >= f) || units[3];
+    return `${(count / factor).toPrecision(3)} ${unit}`;
+  };
 
   // ---- what is wrong -------------------------------------------------------------------------
 
@@ -139,7 +144,8 @@
   const kernel = (row) => {
     const tile = Object.entries(row.tile).map(([axis, size]) => `${axis}=${size}`);
     const made = document.createElement("tr");
-    const cells = [row.name, row.outputs.join(", "), duration(row.seconds), row.bound || "", tile.join(" ")];
+    const moved = bytes(row.reads_bytes + row.writes_bytes);
+    const cells = [row.name, row.outputs.join(", "), duration(row.seconds), moved, tile.join(" ")];
     made.append(...cells.map((text) => element("td", text)));
     return made;
   };
@@ -207,7 +213,7 @@
       const queue = await nautile.get("/v1/queue");
       at("counts").textContent =
         `${queue.queued} queued, ${queue.running} running, ${queue.dead} dead; ` +
-        `${queue.workers} workers`;
+        `${queue.workers} worker${queue.workers === 1 ? "" : "s"}`;
       const found = await nautile.get(`/v1/optimizations?limit=${shown}`);
       at("jobs").replaceChildren(...found.optimizations.map(row));
       show("more", Boolean(found.next) && shown < 200);
