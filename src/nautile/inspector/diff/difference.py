@@ -231,6 +231,8 @@ def _untold(a: Side, b: Side) -> list[str]:
     for side, other in ((a, b), (b, a)):
         if side.kernels and side.seconds is None and other.seconds is not None:
             found.append(f"{side.label} tells no predictions")
-        if side.kernels and all(k.terms is None for k in side.kernels):
-            found.append(f"{side.label} tells no terms: kernels are matched by names")
-    return list(dict.fromkeys(found))
+    silent = [s.label for s in (a, b) if s.kernels and all(k.terms is None for k in s.kernels)]
+    if silent:
+        names = " and ".join(dict.fromkeys(silent))
+        found.append(f"kernels are matched by names: no terms are told by {names}")
+    return found

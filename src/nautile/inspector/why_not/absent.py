@@ -210,7 +210,7 @@ def _told(inquiry: Inquiry, place: Place, beside: _Beside, evidence: dict[str, A
             f"no rule makes it from the program; inserted beside it, it is equal to {equal['to']}"
         )
         if equal["rules"]:
-            text += f", by {', '.join(equal['rules'])}"
+            text += f", by {', '.join(equal['rules'])}{_one_way(inquiry, equal['rules'])}"
         forced = _forced(inquiry, place, beside)
         fault = None if forced is None else faulty(inquiry, forced)
         text += "" if fault is None else f"; {fault.text}"
@@ -242,6 +242,15 @@ def _equal(inquiry: Inquiry, place: Place, beside: _Beside) -> dict[str, Any] | 
     after = beside.snapshot.made.get(beside.snapshot.roots[-1], ())
     rules = [name for name in after if name not in before]
     return {"to": inquiry.name_of(place.number, c), "by": "saturation", "rules": rules}
+
+
+def _one_way(inquiry: Inquiry, names: Sequence[str]) -> str:
+    """That the rules lead away from the term, where they do."""
+    laws = [r for r in inquiry.laws if r.name in names]
+    single = [r.text for r in laws if ">>" in r.text]
+    if not laws or len(single) < len(laws):
+        return ""
+    return f", which lead{'s' * (len(single) == 1)} away from it alone: {'; '.join(single)}"
 
 
 def _then(near: Near | None) -> str:
