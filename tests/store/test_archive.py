@@ -213,11 +213,51 @@ HOSTILE: dict[str, list[Member]] = {
 }
 
 
+REASONS = {
+    "climbs out": "has no place",
+    "symbolic link": "has no place",
+    "device": "has no place",
+    "sparse file": "has no place",
+    "extended header": "has no place",
+    "wrong digest": "another content than its name",
+    "artifact twice": "there twice",
+    "manifest twice": "out of order",
+    "deep JSON": "not JSON",
+    "JSON array": "not a JSON object",
+    "wrong number": "where entry 1 is expected",
+    "lacks fields": "lacks a field",
+    "wrong checksum": "fit its checksum",
+    "no time": "lacks a field",
+    "bad key": "not a key",
+    "bad path": "not the path of an artifact",
+    "file and folder": "the folder of",
+    "wrong length": "needs an artifact that is not in the file",
+    "artifact not in the file": "needs an artifact that is not in the file",
+    "odd digests": "needs an artifact that is not in the file",
+    "key twice": "repeats the key twice",
+    "wrong counts": "it should hold",
+    "more after the end": "out of order",
+    "no end": "ends too early",
+    "absolute": "has no place",
+    "climbs out of objects": "has no place",
+    "unknown name": "has no place",
+    "hard link": "has no place",
+    "pipe": "has no place",
+    "folder": "has no place",
+    "long name": "has no place",
+    "not JSON": "is not JSON",
+    "not text": "is not JSON",
+    "wrong types": "lacks a field",
+    "record no object": "is not a JSON object",
+    "odd files": "needs an artifact that is not in the file",
+}
+
+
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_archives_are_refused(target: Store, tmp_path: Path, case: str) -> None:
     path = write(tmp_path / "evil.tar", [member("manifest.json", HEAD), *HOSTILE[case]])
     before = outside(target, tmp_path.parent)
-    with pytest.raises(StoreError) as error:
+    with pytest.raises(StoreError, match=REASONS[case]) as error:
         target.import_(path)
     assert error.value.code in ("store-archive", "store-usage")
     assert target.peek("evil") is None

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Connection, text
 
 from nautile.errors import StoreError
-from nautile.store import Store
+from nautile.store import Store, collection
 from store.conftest import Place
 
 
@@ -58,6 +59,25 @@ def test_an_artifact_goes_with_the_last_entry_that_has_it(place: Place) -> None:
         store.remove("two")
         assert store.gc().artifacts == 1
         assert files(store) == set()
+
+
+def test_what_is_used_after_it_was_chosen_stays(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, removed = Clock(), collection._removed
+
+    def used_meanwhile(connection: Connection, batch: Any) -> Any:
+        touch = text("UPDATE store_entries SET used = used + 1000 WHERE key = 'b'")
+        connection.execute(touch)
+        return removed(connection, batch)
+
+    with place.open(clock=clock) as store:
+        for key in ("a", "b"):
+            store.put(key, {})
+        clock.now += 100
+        monkeypatch.setattr(collection, "_removed", used_meanwhile)
+        assert store.gc(older_than=50).entries == 1
+        assert list(store.keys()) == ["b"]
 
 
 def test_what_is_kept_stays(place: Place) -> None:
