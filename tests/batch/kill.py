@@ -126,7 +126,8 @@ class Harness:
             if process.poll() is not None:
                 break
             victims = list(below(process.pid))
-            victim = self.draw.choice([process.pid, *victims])
+            whole = not victims or self.draw.random() < 0.5
+            victim = process.pid if whole else self.draw.choice(victims)
             with suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
                 done += 1

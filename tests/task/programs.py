@@ -2,7 +2,7 @@
 
 PAIRS = {
     "attention": (
-        """def attention(Q: f16[H,T,D], K: f16[H,S,D], V: f16[H,S,D], *, H=4, T=256, S=256, D=64
+        """def attention(Q: f16[H,T,D], K: f16[H,S,D], V: f16[H,S,D], *, H=2, T=128, S=128, D=32
               ) -> f16[H,T,D]:
     x[h,t,s] = sum[d](Q[h,t,d] * K[h,s,d]) * D**-0.5
     m[h,t,s] = where(s <= t, x[h,t,s], -inf)
@@ -11,7 +11,7 @@ PAIRS = {
     return O
 """,
         """def look_back(wanted: f16[G,R,W], known: f16[G,C,W], told: f16[G,C,W], *,
-              G=4, R=256, C=256, W=64) -> f16[G,R,W]:
+              G=2, R=128, C=128, W=32) -> f16[G,R,W]:
     near[g,r,c] = sum[w](wanted[g,r,w] * known[g,c,w]) * W**-0.5
     past[g,r,c] = where(c <= r, near[g,r,c], -inf)
     share[g,r,c] = softmax[c](past[g,r,c])
@@ -20,13 +20,13 @@ PAIRS = {
 """,
     ),
     "norm and product": (
-        """def norm_product(x: bf16[N,C], g: bf16[C], w: bf16[A,C], *, N=512, C=1024, A=768
+        """def norm_product(x: bf16[N,C], g: bf16[C], w: bf16[A,C], *, N=128, C=256, A=64
               ) -> bf16[N,A]:
     r[n] = rsqrt(mean[c](x[n,c] * x[n,c]) + 1e-5)
     y[n,a] = sum[c](x[n,c] * r[n] * g[c] * w[a,c])
     return y
 """,
-        """def scaled(page: bf16[L,M], gain: bf16[M], book: bf16[K,M], *, L=512, M=1024, K=768
+        """def scaled(page: bf16[L,M], gain: bf16[M], book: bf16[K,M], *, L=128, M=256, K=64
               ) -> bf16[L,K]:
     size[l] = rsqrt(mean[m](page[l,m] * page[l,m]) + 1e-5)
     seen[l,k] = sum[m](page[l,m] * size[l] * gain[m] * book[k,m])
@@ -46,11 +46,11 @@ PAIRS = {
 """,
     ),
     "few long rows": (
-        """def long_rows(X: f32[B,N], *, B=2, N=1048576) -> f32[B,N]:
+        """def long_rows(X: f32[B,N], *, B=1, N=262144) -> f32[B,N]:
     Y[b,n] = softmax[n](X[b,n])
     return Y
 """,
-        """def stretched(line: f32[R,K], *, R=2, K=1048576) -> f32[R,K]:
+        """def stretched(line: f32[R,K], *, R=1, K=262144) -> f32[R,K]:
     flat[r,k] = softmax[k](line[r,k])
     return flat
 """,
