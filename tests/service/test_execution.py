@@ -230,3 +230,13 @@ def test_postgresql_serves_as_well(place: Place, tmp_path: Path) -> None:
         assert server.client.get(job["links"]["result"]).json()["status"] == "ok"
         assert server.submit(PROGRAM).status_code == 200
         assert server.client.get("/readyz").status_code == 200
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_executes_as_well(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    place = str(tmp_path / "store")
+    with serving(place, tmp_path, claim_seconds=0.1, executor="ray", drain_seconds=20) as server:
+        job = server.submit(PROGRAM).json()
+        assert server.wait(job["id"], seconds=180)["state"] == "done"
+        assert server.client.get(job["links"]["result"]).json()["status"] == "ok"

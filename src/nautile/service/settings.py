@@ -27,6 +27,9 @@ class Settings:
     port: int = 8087
     workers: int = 1  # processes that execute, beside the one that answers
 
+    executor: str = "pool"  # of a worker: a process beside it, or "ray"
+    ray_address: str = ""  # of the cluster; without, one is started here
+
     body_bytes: int = 1 << 20
     text_bytes: int = 256 << 10  # of an expression text
     pack_bytes: int = 64 << 10  # of one rule pack

@@ -15,10 +15,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nautile.errors import NautileError
 from nautile.executor import Pool
+from nautile.executor.place import Place
 from nautile.store import Store
 from nautile.task import Outcome
 
@@ -29,6 +30,9 @@ from .metrics import EXECUTED
 from .results import finite, saved, task_of
 from .runs import Claim
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from nautile.executor.ray_cluster import Cluster
 
 __all__ = ["Worker"]
 
@@ -62,7 +66,7 @@ class Worker:
         """Execute runs until stopped."""
         presence.came(self.store.database, self.id)
         event("worker started", worker=self.id)
-        with Pool(1, progress=lambda _, stage: self._stages.append(stage)) as pool:
+        with self._executor() as pool:
             while not self._stopping():
                 try:
                     self._sign()
@@ -76,6 +80,15 @@ class Worker:
                     self.stop.wait(_PAUSE)
         presence.went(self.store.database, self.id)
         event("worker ended", worker=self.id)
+
+    def _executor(self) -> Pool | Cluster:
+        """One task at a time: beside this process, or somewhere on a Ray cluster."""
+        s = self.settings
+        if s.executor == "pool":
+            return Pool(1, progress=lambda _, stage: self._stages.append(stage))
+        found = Place(s.executor, s.ray_address or None, jobs=1).executor()
+        assert not isinstance(found, Pool)
+        return found
 
     def _claim(self) -> Claim | None:
         s = self.settings
@@ -99,7 +112,7 @@ class Worker:
 
     # ---- one run -------------------------------------------------------------------------------
 
-    def _execute(self, pool: Pool, held: Claim) -> None:
+    def _execute(self, pool: Pool | Cluster, held: Claim) -> None:
         began = time.monotonic()
         self._stages.clear()
         self._kept = self._looked = began
@@ -110,7 +123,7 @@ class Worker:
         EXECUTED.labels(held.kind, end).observe(seconds)
         event("run ended", worker=self.id, end=end, seconds=round(seconds, 3), **facts)
 
-    def _optimize(self, pool: Pool, held: Claim) -> str:
+    def _optimize(self, pool: Pool | Cluster, held: Claim) -> str:
         if self.store.peek(held.key) is not None:
             runs.end(self.store.database, held, "done", told={"from": "store"})
             return "known"
