@@ -285,6 +285,13 @@ def test_a_program_that_does_not_lower() -> None:
     assert len(answer.forced.kernels) == 1
 
 
+def test_a_program_that_the_compiler_refuses() -> None:
+    answer = ask(ATTENTION, "1", compile=True, architectures=("sm_75",))
+    assert code(answer) == "compile"
+    assert "needs sm_80" in answer.reason.text
+    assert answer.forced.slower_by > 0
+
+
 # ---- rules ---------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ kind   ::= candidate | kernel | stored | term | rule
 | certificate | the program that it forces fails its certificate |
 | lowering | the program that it forces does not lower |
 | gate | the compiler's gate refuses the program that it forces |
+| compile | the compiler itself does, for an architecture that was asked for |
 | input | it is an input: it is read where it is needed |
 | matched | (a rule) it matched |
 | unmatched | (a rule) it never matched: where it came closest |
@@ -47,7 +48,7 @@ __all__ = ["CODES", "Answer", "Reason"]
 CODES = (
     "chosen", "dearer", "tied", "dominated", "beam", "infeasible", "form", "open",
     "unstorable", "unreachable", "cut", "absent", "unequal", "numerics", "pack", "rounding",
-    "certificate", "lowering", "gate", "input", "matched", "unmatched",
+    "certificate", "lowering", "gate", "compile", "input", "matched", "unmatched",
 )  # fmt: skip
 
 

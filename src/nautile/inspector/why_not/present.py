@@ -208,6 +208,7 @@ def faulty(inquiry: Inquiry, forced: Forced) -> Reason | None:
         "certificate": "the program that it forces fails its certificate",
         "lowering": "the program that it forces does not lower",
         "gate": "the compiler's gate refuses the program that it forces",
+        "compile": "the compiler refuses the program that it forces",
     }
     return Reason(fault.code, f"{words[fault.code]}: {fault.text}", {"message": fault.text})
 

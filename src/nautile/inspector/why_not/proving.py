@@ -51,9 +51,7 @@ def fault_of(inquiry: Inquiry, forced: Forced) -> Fault | None:
     except LoweringError as error:
         return Fault("lowering", error.message)
     except CompileError as error:
-        if error.code != "gate":
-            raise
-        return Fault("gate", error.message)
+        return Fault("gate" if error.code == "gate" else "compile", error.message)
     kernels = tuple(b.best.kernel for b in trial.built)
     trial.plan = replace(plan, kernels=kernels)
     certificate = _certified(trial, blocks=forced.slower_by <= NOISE)
