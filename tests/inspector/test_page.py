@@ -170,8 +170,8 @@ def test_the_derivation_steps_and_can_be_linked_to(visit: Opened, page: Path) ->
     assert title.text_content() == "Step 6 of 12: rule_2"
     assert found.page.evaluate("location.hash") == "#step=6"
     found.page.focus(".stepper")
-    moves = {"ArrowLeft": 5, "Home": 1, "ArrowUp": 1, "End": 12, "ArrowRight": 12}
-    for key, step in moves.items():
+    moves = [("ArrowLeft", 5), ("Home", 1), ("ArrowLeft", 1), ("ArrowRight", 2), ("End", 12)]
+    for key, step in moves:
         found.page.keyboard.press(key)
         assert (title.text_content() or "").startswith(f"Step {step} of 12")
     assert found.page.is_disabled("[data-move=Next]")
