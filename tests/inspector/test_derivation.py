@@ -13,8 +13,7 @@ import pytest
 
 from nautile import lang, stages
 from nautile.inline import inline_outputs
-from nautile.inspector.derivation import Derivation, Step, derive, replays
-from nautile.inspector.derivation import deriving as deriving_module
+from nautile.inspector.derivation import Derivation, Step, derive, replays, search
 from nautile.inspector.derivation.parts import over, parts, replaced, subterms
 from nautile.options import NUMERICS, Options
 from nautile.oracle import arrays_fetch, evaluate
@@ -61,6 +60,7 @@ def laws(found: Derivation) -> list[Step]:
 def connected(result: Optimization, found: Derivation) -> None:
     """Every region's steps lead from its source to its end without a break, and the last state is
     what the kernels compute."""
+    states: list[Output] = []
     for number, region in enumerate(result.regions):
         own = [step for step in found.steps if step.region == number]
         now = region.outputs
@@ -68,13 +68,16 @@ def connected(result: Optimization, found: Derivation) -> None:
             assert step.before == now, step.rule
             assert step.after != step.before
             now = step.after
+        states += now
     rest = [step for step in found.steps if step.region is None and step.given is None]
+    if rest and rest[0].rule == "store":
+        assert set(rest[0].before) == set(states)
     for a, b in pairwise(rest):
         assert set(a.after) == set(b.before)
     assert result.plan is not None
     kernels = {o for k in result.plan.kernels for o in k.outputs}
     ends = [step for step in rest if step.rule == "operands"]
-    last = ends[0].before if ends else rest[-1].after if rest else now
+    last = ends[0].before if ends else rest[-1].after if rest else states
     assert set(last) == kernels
 
 
@@ -333,7 +336,7 @@ def test_where_no_way_is_found_the_gap_is_named(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, attention: tuple[Optimization, Derivation]
 ) -> None:
     result, whole = attention
-    monkeypatch.setattr(deriving_module.Search, "run", lambda self: False)
+    monkeypatch.setattr(search.Search, "run", lambda self: False)
     found = derive(result, worker)
     assert not found.complete
     (gap,) = [s for s in found.steps if s.rule == "gap"]

@@ -24,6 +24,7 @@ from nautile.terms import Output, Term
 from nautile.worker import Worker
 
 from .goal import Goal
+from .parts import subterms
 
 __all__ = ["Encoded", "Question", "encoded"]
 
@@ -52,13 +53,21 @@ class Encoded:
 
 def encoded(outputs: Sequence[Output], targets: Sequence[Term]) -> Encoded:
     """The outputs with one further term for each. Nothing is claimed to be known of the latter: not
-    that they stand in the source, nor that they are of ordinary size."""
+    that they stand in the source, nor that they are of ordinary size. Totals of which running
+    values alone are asked for are no terms of their own here, as they are none in the e-graph."""
     more = (Output(o.buffer, o.axes, t) for o, t in zip(outputs, targets, strict=True))
     alone, both = encode(tuple(outputs)), encode((*outputs, *more))
     count = len(alone.terms)
-    cut = next((i for i, t in enumerate(both.lines) if t.startswith(f"(set (N {count}) ")), None)
-    lines, after = both.lines[:cut], both.lines[len(both.lines) if cut is None else cut :]
-    return Encoded(both, lines, tuple(map(plain, after)), count, both.roots)
+    inserted = set(subterms(*(both.terms[r] for r in both.roots)))
+    cut, place, every = len(both.lines), -1, list[str]()
+    for line in both.lines:
+        if line.startswith("(set (N "):
+            place += 1
+            cut = len(every) if place == count else cut
+        own = both.terms[place] in inserted or not line.startswith("(set (N ")
+        every.append(line if own else f"(set (N {place}) (Num 0.0))")
+    after = tuple(map(plain, every[cut:]))
+    return Encoded(both, tuple(every[:cut]), after, count, both.roots)
 
 
 def plain(line: str) -> str:

@@ -77,7 +77,8 @@ def _job(
         place += 1
         inserted, mark, _ = line.partition(" (set (traits ")
         lines.append(line if term in sources or "(Leaf" in line or not mark else inserted)
-        known = graph.traits(term) if graph is not None else None
+        hidden = line == f"(set (N {place - 1}) (Num 0.0))"
+        known = graph.traits(term) if graph is not None and not hidden else None
         if known is not None:
             lines.append(f"(set (traits (N {place - 1})) {known})")
     job = job_of(asked.region, question.laws, question.limits, alone=True)
