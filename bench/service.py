@@ -232,8 +232,8 @@ def main() -> int:
 
 def _measured(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
     with Store.open(folder / "store") as store:
-        plenty = {"rate": 1e6, "burst": 1_000_000, "concurrency": 1_000_000}
-        token = tokens.create(store.database, "load", **plenty)
+        plenty = 1_000_000
+        token = tokens.create(store.database, "load", rate=1e6, burst=plenty, concurrency=plenty)
     with served(folder) as (url, _):
         warmed = asyncio.run(_only_warm(url, token))
     with served(folder, "--workers", "0") as (url, process):
