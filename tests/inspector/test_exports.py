@@ -223,6 +223,14 @@ def test_graphviz_reads_the_same_graph(example: str) -> None:
     assert len(filled) == sum(bool(n.kernels) for n in table(result).nodes)
 
 
+def test_graphviz_draws_classes_that_hold_themselves_without_a_warning() -> None:
+    snapshot = synthetic(250)
+    own = [(c, n) for c, nodes in snapshot.classes.items() for n in nodes if c in n.children]
+    assert own
+    edges = drawn(export(snapshot, "dot"))["edges"]
+    assert len(edges) == sum(len(n.children) for ns in snapshot.classes.values() for n in ns)
+
+
 def test_graphviz_shows_hostile_names_as_text() -> None:
     graph = drawn(export(hostile(), "dot"))
     clusters = [o for o in graph["objects"] if "nodes" in o]

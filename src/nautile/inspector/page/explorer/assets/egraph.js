@@ -28,6 +28,8 @@ nautileExplorer.egraph = (data) => {
   const links = new Map(data.links);
   const laws = new Map(data.laws.map(([rule, law]) => [strings[rule], strings[law]]));
   const roots = [...new Set(data.roots.map(([c]) => c))];
+  const read = new Set(links.values());
+  const tops = roots.some((r) => !read.has(r)) ? roots.filter((r) => !read.has(r)) : roots;
   const outputs = new Map(data.roots.map(([c, name]) => [c, strings[name]]));
   const byKey = new Map();
   const key = (c) => (data.regions > 1 ? `${classes.region[c]}.${classes.number[c]}` : `${classes.number[c]}`);
@@ -56,12 +58,12 @@ nautileExplorer.egraph = (data) => {
     return [...new Set(found.subarray(offsets[c], offsets[c + 1]))];
   }
 
-  // by: the node through which a shortest way from a root comes to each class (-1 at roots, -2 where
-  // there is none). A load of what another region stores leads there too.
+  // by: the node through which a shortest way comes to each class from the roots that no other region
+  // reads (-1 at these, -2 where there is none). A load of what another region stores leads there.
   const reached = once(() => {
     const by = new Int32Array(count).fill(-2);
-    const queue = [...roots];
-    for (const r of roots) by[r] = -1;
+    const queue = [...tops];
+    for (const r of tops) by[r] = -1;
     const reach = (k, n) => {
       if (by[k] !== -2) return;
       by[k] = n;
