@@ -145,54 +145,41 @@ def _identity(candidate: tuple[int, Candidate]) -> tuple[Any, ...]:
 
 def _generated_far(result: Optimization) -> list[tuple[int, Candidate]]:
     """Candidates that are worth their place at other prices."""
-    places = [(resource, factor) for resource in SCALED for factor in (FAR, 1 / FAR)]
-    return [c for place in places for c in _generated(result, *place).candidates]
+    found: list[tuple[int, Candidate]] = []
+    for resource in SCALED:
+        for factor in (FAR, 1 / FAR):
+            choice = _generated(result, resource, factor).choice
+            assert choice is not None
+            found += (*choice.pool.candidates, *choice.pool.dropped)
+    return found
 
 
 def generated_again(result: Optimization, margin: Margin) -> Margin:
-    """The margin, checked by whole choices on both sides of it, each with candidates made anew for
-    its prices. Candidates from halfway take part in the search first; where the nearer side still
-    has another program, so do those from there, and the factor is searched for again."""
-    assert margin.factor is not None
-    more = list(_generated(result, margin.resource, math.sqrt(margin.factor)).candidates)
+    """The margin, checked by a whole choice just short of it, with candidates made anew for its
+    prices: beyond it, that another program is faster is known. Where one is faster before it,
+    too, the factor is where that one overtakes, and is checked in turn."""
+    more: list[tuple[int, Candidate]] = []
     for _ in range(AGAIN):
-        closer = _Search(result, more).towards(margin.resource, margin.factor)
-        margin = closer or margin
         assert margin.factor is not None
-        nearer, further = _sides(margin.factor, APART)
-        near = _generated(result, margin.resource, nearer)
-        if near.same:
-            far = _generated(result, margin.resource, further)
-            return margin if far.same else replace(margin, checked=True, how="generated")
-        more += near.candidates
+        nearer, _ = _sides(margin.factor, APART)
+        plan = _generated(result, margin.resource, nearer)
+        assert result.plan is not None
+        if same(plan, result.plan):
+            return replace(margin, checked=True, how="generated")
+        assert plan.choice is not None
+        more += (plan.choice.pool.candidates[k] for k in plan.choice.taken.columns)
+        closer = _Search(result, more).overtaken(margin.resource, nearer)
+        if closer is None:
+            break
+        margin = closer
     return replace(margin, checked=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Generated:
-    """A choice with candidates of its own: its pool, and whether it is the chosen program."""
-
-    pool: Pool
-    same: bool
-
-    @property
-    def candidates(self) -> tuple[tuple[int, Candidate], ...]:
-        return (*self.pool.candidates, *self.pool.dropped)
-
-
-def _generated(result: Optimization, resource: str, factor: float) -> _Generated:
+def _generated(result: Optimization, resource: str, factor: float) -> Plan:
     """What is chosen with all candidates generated for the scaled device."""
-    assert result.plan is not None
     pairs = list(zip(result.regions, result.snapshots, strict=True))
     target = scaled(device(result.options.target), resource, factor)
-    plan = choose(pairs, result.work, target, numerics=result.options.numerics)
-    assert plan.choice is not None
-    return _Generated(plan.choice.pool, same(plan, result.plan))
-
-
-def _within(factor: float, most: float) -> bool:
-    """Whether a factor is nearer to 1 than another on the same side."""
-    return max(factor, 1 / factor) < max(most, 1 / most)
+    return choose(pairs, result.work, target, numerics=result.options.numerics)
 
 
 def _sides(factor: float, apart: float = NEAR) -> tuple[float, float]:
@@ -222,8 +209,12 @@ class _Search:
         self.settled = self.other(self.base) is None
 
     def _over(self, pool: Pool) -> None:
+        """Search the pool. Added candidates were priced for other devices: the base is not."""
+        own = len(self.choice.pool.columns) + len(self.choice.pool.dropped)
         self.pool, self.chooser = pool, Chooser(pool)
-        self.base = np.array([c.cost for c in pool.columns])
+        added = range(own, len(pool.columns))
+        new = costs(pool, [self.target], numerics=self.numerics, only=added)[:, 0]
+        self.base = np.array([new[k] if k in added else c.cost for k, c in enumerate(pool.columns)])
 
     def other(self, seconds: Costs) -> Selection | None:
         """What is chosen at these prices, if the chosen program is not as good."""
@@ -267,18 +258,19 @@ class _Search:
             before = factors[n]
         return None
 
-    def towards(self, resource: str, factor: float) -> Margin | None:
-        """The first change on the way to a factor at which the choice is another program."""
-        way = [f for f in (GRID if factor > 1 else [1 / f for f in GRID]) if _within(f, factor)]
-        factors = [*way, factor]
-        table = self.prices(resource, factors)
-        return self.first(resource, factors, table, range(len(factors)))
+    def overtaken(self, resource: str, factor: float) -> Margin | None:
+        """The first change between 1 and a factor at which one of the candidates that were added
+        is worth its place."""
+        other = self.other(self.prices(resource, [factor])[:, 0])
+        return None if other is None else self.pinned(resource, 1.0, factor, other, check=False)
 
     def alike(self, seconds: Costs) -> bool:
         """Whether no price differs from what it was."""
         return bool(np.allclose(seconds, self.base, rtol=1e-12, atol=0.0))
 
-    def pinned(self, resource: str, start: float, high: float, other: Selection) -> Margin:
+    def pinned(
+        self, resource: str, start: float, high: float, other: Selection, *, check: bool = True
+    ) -> Margin:
         """The change between two factors, to within `NEAR`: first between the chosen program and
         the other one alone, then, if all candidates together have a third one before that, with
         it."""
@@ -296,7 +288,8 @@ class _Search:
         chosen = float(sum(seconds[k] for k in self.taken))
         kernels = self.finished(now, target)
         margin = Margin(resource, high, None, now.columns, chosen, now.cost, kernels=kernels)
-        return replace(margin, checked=self.checked(resource, (nearer, further), table))
+        checked = check and self.checked(resource, (nearer, further), table)
+        return replace(margin, checked=checked)
 
     def between(
         self, resource: str, low: float, high: float, other: Selection

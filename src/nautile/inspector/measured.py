@@ -19,7 +19,7 @@ from nautile.errors import InputError
 
 from .subject import Subject
 
-__all__ = ["Timing", "predictions", "timings"]
+__all__ = ["Timing", "of_bundle", "of_report", "predictions", "timings"]
 
 _MOST = 1 << 26  # bytes of a file of measurements
 
@@ -92,10 +92,11 @@ def _predicted(timing: Timing, known: Mapping[tuple[str | None, str], float]) ->
 
 def _read(path: Path, subject: Subject) -> list[Timing]:
     name = subject.result.program.name
-    return list(_of_bundle(path, name) if path.is_dir() else _of_report(path, name))
+    return list(of_bundle(path, name) if path.is_dir() else of_report(path, name))
 
 
-def _of_bundle(folder: Path, program: str) -> Iterator[Timing]:
+def of_bundle(folder: Path, program: str) -> Iterator[Timing]:
+    """The times of a program's implementations that were recorded in its bundle's folder."""
     from nautile.bundle import load_bundle
     from nautile.runtime.record import TUNED, Record, sources
 
@@ -120,7 +121,7 @@ def _of_bundle(folder: Path, program: str) -> Iterator[Timing]:
                 )  # fmt: skip
 
 
-def _of_report(path: Path, program: str) -> Iterator[Timing]:
+def of_report(path: Path, program: str) -> Iterator[Timing]:
     """The times in a report: one object, or one a line, or {"programs": [...]}."""
     date = _day(path) if path.exists() else ""
     for report in _reports(path):
