@@ -125,8 +125,11 @@ class Harness:
                 process.wait(self.draw.expovariate(1 / pace))
             if process.poll() is not None:
                 break
-            victims = list(below(process.pid))
-            whole = not victims or self.draw.random() < 0.5
+            victims, patient = list(below(process.pid)), self.draw.random() < 0.7
+            while patient and not victims and process.poll() is None:
+                time.sleep(0.1)  # mostly after its start, which is a large part of these short runs
+                victims = list(below(process.pid))
+            whole = not victims or self.draw.random() < 0.3
             victim = process.pid if whole else self.draw.choice(victims)
             with suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)

@@ -131,7 +131,9 @@ def test_progress_names_the_stages(pool: Pool, stages: Stages) -> None:
     assert told == {"saturate", "extract", "lower", "compile", "certify", "bundle"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.slow)]
+)
 def test_a_dead_worker_costs_its_record_alone(
     pool: Pool, stages: Stages, number: signal.Signals
 ) -> None:
