@@ -131,10 +131,10 @@ def _alone(inquiry: Inquiry, number: int, wanted: frozenset[int]) -> Verdict:
     def fits(c: Candidate) -> bool:
         return wanted <= c.makes and not c.needs
 
-    hits = [k for k, (n, c) in enumerate(pool.candidates) if n == number and fits(c)]
-    if any(k in inquiry.choice.taken.columns for k in hits):
-        k = next(k for k in hits if k in inquiry.choice.taken.columns)
-        return Verdict(Reason("chosen", "one kernel makes it", {"candidates": [k]}))
+    for k in inquiry.taken(number):
+        c = pool.candidates[k][1]
+        if fits(c) and c.division is None:
+            return Verdict(Reason("chosen", "one kernel makes it", {"candidates": [k]}))
     every = generated(inquiry, number, inquiry.result.snapshots[number])
     whole = [_undivided(c) for c in every.all if fits(c)]
     wide = pool_with(pool, number, pool.classes[number], whole)[0]
