@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from nautile import extract
 from nautile.cli import main
 from nautile.errors import InputError
 from nautile.inspector.diff import Difference, diff
-from nautile.inspector.diff.live import Setting, run
+from nautile.inspector.diff.difference import compared
+from nautile.inspector.diff.live import Setting, run, side_of
 from nautile.stages import Optimization, Options
 
 from .questions import ATTENTION, POINTWISE, TWICE, result, worker
@@ -30,11 +30,6 @@ def whole(found: Difference) -> dict[str, Any]:
 
 def record(found: Optimization) -> dict[str, Any]:
     return json.loads(json.dumps(found.as_dict()))
-
-
-@cache
-def stricter() -> Difference:
-    return diff(result(ATTENTION), result(ATTENTION, numerics="exact"))
 
 
 def test_equal_runs_are_equal() -> None:
@@ -67,8 +62,10 @@ def test_without_a_rule_the_kernel_is_another() -> None:
     assert "terms" in changed or "kernel-split" in changed
 
 
+@pytest.mark.slow
 def test_a_stricter_class_splits_the_kernel_and_its_rules_are_named() -> None:
-    a, b, found = result(ATTENTION), result(ATTENTION, numerics="exact"), stricter()
+    a, b = result(ATTENTION), result(ATTENTION, numerics="exact")
+    found = diff(a, b)
     plain = whole(found)
     assert plain["settings"] == {"numerics": {"from": "real", "to": "exact"}}
     assert plain["totals"]["kernels"] == {
@@ -97,10 +94,10 @@ def test_the_device_and_the_figures_that_make_the_change() -> None:
     assert cause.alone
     figures = cause.detail.get("figures", ())
     if figures:  # with those figures in the first device's profile, the second program is chosen
-        from nautile.inspector.diff.causes import _mixed
+        from nautile.inspector.diff.parts import mixed
 
         mine, theirs = extract.device("h200"), extract.device("a100")
-        profile = _mixed(mine, theirs, figures)
+        profile = mixed(mine, theirs, figures)
         again = run(a.program, Setting(Options(), device=profile), worker())
         tiles = [p.tiles for k in again.plan.kernels for p in k.parts]
         assert tiles == [p.tiles for k in b.plan.kernels for p in k.parts]
@@ -130,7 +127,8 @@ def test_sizes_differ() -> None:
 
 def test_records_and_runs_at_hand_compare_alike() -> None:
     a, b = result(ATTENTION), result(ATTENTION, numerics="exact")
-    live, kept = stricter(), diff(record(a), record(b))
+    live = compared(side_of(a, "a"), side_of(b, "b"))
+    kept = diff(record(a), record(b))
     assert kept.totals["seconds"].as_dict() == live.totals["seconds"].as_dict()
     assert kept.totals["bytes"].as_dict() == live.totals["bytes"].as_dict()
     assert any(c.kind == "kernel-split" for c in kept.changes)

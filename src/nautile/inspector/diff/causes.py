@@ -9,123 +9,30 @@ saturating and choosing again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from nautile.errors import InputError, NautileError
+from nautile.errors import InputError
 from nautile.report import quantity
 from nautile.terms import Program
 
+from .cases import Case, Runs, key_of, same
 from .compare import changes
-from .difference import STRUCTURE, Cause, Difference, compared
-from .live import Setting, chosen, laws_of, run, saturated, shape_of, side_of
+from .difference import Cause, Difference, compared
+from .live import Setting, laws_of, run, shape_of, side_of
+from .parts import detail_of
 from .sides import Side
 
 if TYPE_CHECKING:
-    from nautile.extract.device import Device
-    from nautile.rules.law import Rule
     from nautile.stages import Optimization
     from nautile.worker import Worker
 
 __all__ = ["of_runs", "of_settings"]
 
-T = TypeVar("T")
-TRIES = 24  # runs that look for the rules or figures of one cause
-# What of a device profile is exchanged together: the cost model's resources.
-FIGURES: Mapping[str, tuple[str, ...]] = {
-    "memory bandwidth": ("memory_bandwidth", "memory_sms"),
-    "L2 cache": ("l2_bandwidth", "l2_bytes"),
-    "tensor cores": ("tensor", "path", "architecture"),
-    "fp32 rate": ("fp32",),
-    "special functions": ("special",),
-    "shared memory": ("shared_bytes",),
-    "registers": ("registers",),
-    "multiprocessors": ("sms",),
-    "launch latency": ("launch_seconds", "step_seconds"),
-}
 FACTORS = ("program", "sizes", "target", "numerics", "rules", "accept", "without", "budgets")
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A program under a setting; a factor of another case may stand in its place."""
-
-    program: Program
-    setting: Setting
-
-    def factor(self, name: str) -> Any:
-        o = self.setting.options
-        return {
-            "program": self.program.name,
-            "sizes": dict(self.program.sizes),
-            "target": o.target,
-            "numerics": o.numerics,
-            "rules": (o.packs, o.rules),
-            "accept": o.accept,
-            "without": self.setting.without,
-            "budgets": (o.rows, o.seconds, o.memory),
-        }[name]
-
-    def exchanged(self, name: str, other: _Case) -> _Case:
-        """This case with one factor of the other's."""
-        mine, theirs = self.setting.options, other.setting.options
-        if name in ("program", "sizes"):
-            return replace(self, program=other.program)
-        if name == "without":
-            return replace(self, setting=replace(self.setting, without=other.setting.without))
-        changed = {
-            "target": {"target": theirs.target},
-            "numerics": {"numerics": theirs.numerics},
-            "rules": {"packs": theirs.packs, "rules": theirs.rules, "accept": theirs.accept},
-            "accept": {"accept": theirs.accept},
-            "budgets": {
-                "rows": theirs.rows, "seconds": theirs.seconds, "memory": theirs.memory
-            },
-        }[name]  # fmt: skip
-        options = replace(mine, **changed)  # type: ignore[arg-type]
-        return replace(self, setting=replace(self.setting, options=options))
-
-
-def _key(case: _Case) -> tuple[Any, ...]:
-    s = case.setting
-    figures = None if s.device is None else repr(s.device)
-    return id(case.program), s.options, s.without, figures, s.law_class
-
-
-class _Runs:
-    """Runs of cases, each once, and each choice from equal e-graphs once; sides carry the names of
-    one program."""
-
-    def __init__(self, worker: Worker, like: Program) -> None:
-        self.worker, self.like = worker, like
-        self.known: dict[Any, Side | None] = {}
-        self.choices: dict[Any, Side | None] = {}
-
-    def side(self, case: _Case) -> Side | None:
-        """The case's run; None where it has no program."""
-        key = _key(case)
-        if key not in self.known:
-            try:
-                self.known[key] = self._run(case)
-            except NautileError:
-                self.known[key] = None
-        return self.known[key]
-
-    def _run(self, case: _Case) -> Side | None:
-        setting = case.setting
-        result = saturated(case.program, setting, self.worker)
-        graphs = tuple((tuple(s.classes.items()), tuple(s.made.items())) for s in result.snapshots)
-        o = setting.options
-        device = None if setting.device is None else repr(setting.device)
-        key = (id(case.program), o.target, o.numerics, device, graphs)
-        if key not in self.choices:
-            self.choices[key] = None
-            chosen(result, setting)
-            self.choices[key] = side_of(result, "", like=self.like, settings=setting.as_dict())
-        return self.choices[key]
 
 
 def of_runs(a: Optimization, b: Optimization, worker: Worker | None = None) -> Difference:
@@ -137,12 +44,12 @@ def of_runs(a: Optimization, b: Optimization, worker: Worker | None = None) -> D
         side_of(a, _label(a, b), like=like),
         side_of(b, _label(b, a), like=like),
     )
-    cases = _Case(a.program, Setting(a.options)), _Case(b.program, Setting(b.options))
+    cases = Case(a.program, Setting(a.options)), Case(b.program, Setting(b.options))
     own = Worker() if worker is None else None
     with own or nullcontext():
         active = worker or own
         assert active is not None
-        runs = _Runs(active, like)
+        runs = Runs(active, like)
         return _explained(*sides, *cases, runs)
 
 
@@ -153,14 +60,14 @@ def of_settings(
     errors of nautile.errors where one of the two has no program, InputError for a rule to leave out
     that the second run does not have."""
     _check_left_out(b[1])
-    cases = _Case(*a), _Case(*b)
-    runs = _Runs(worker, a[0])
+    cases = Case(*a), Case(*b)
+    runs = Runs(worker, a[0])
     sides = []
     for case, other in (cases, cases[::-1]):
         result = run(case.program, case.setting, worker)
         label = _name(case, other)
         side = side_of(result, label, like=a[0], settings=case.setting.as_dict())
-        runs.known[_key(case)] = side
+        runs.known[key_of(case)] = side
         sides.append(side)
     if not why:
         return compared(sides[0], sides[1])
@@ -177,11 +84,11 @@ def _check_left_out(setting: Setting) -> None:
 
 def _label(mine: Optimization, other: Optimization) -> str:
     return _name(
-        _Case(mine.program, Setting(mine.options)), _Case(other.program, Setting(other.options))
+        Case(mine.program, Setting(mine.options)), Case(other.program, Setting(other.options))
     )
 
 
-def _name(case: _Case, other: _Case) -> str:
+def _name(case: Case, other: Case) -> str:
     """A run by what sets it apart from the other."""
     o = case.setting.options
     parts = [f"{f} {case.factor(f)}" for f in ("target", "numerics")
@@ -200,7 +107,7 @@ def _name(case: _Case, other: _Case) -> str:
 # ---- causes --------------------------------------------------------------------------------------
 
 
-def _explained(a: Side, b: Side, first: _Case, second: _Case, runs: _Runs) -> Difference:
+def _explained(a: Side, b: Side, first: Case, second: Case, runs: Runs) -> Difference:
     names = [f for f in FACTORS if first.factor(f) != second.factor(f)]
     if "program" in names or "sizes" in names:
         names = [f for f in names if f != ("sizes" if _other(first, second) else "program")]
@@ -216,29 +123,24 @@ def _explained(a: Side, b: Side, first: _Case, second: _Case, runs: _Runs) -> Di
     return replace(found, causes=causes, notes=(*found.notes, *_together(causes)))
 
 
-def _other(a: _Case, b: _Case) -> bool:
+def _other(a: Case, b: Case) -> bool:
     """Whether the two programs differ in more than names and sizes."""
     return shape_of(a.program) != shape_of(b.program)
 
 
-def _cause(name: str, a: Side, b: Side, first: _Case, second: _Case, runs: _Runs) -> Cause | None:
+def _cause(name: str, a: Side, b: Side, first: Case, second: Case, runs: Runs) -> Cause | None:
     """What one setting does, exchanged alone."""
     there = runs.side(first.exchanged(name, second))
     back = runs.side(second.exchanged(name, first))
-    alone = there is not None and _same(there, b)
-    needed = back is None or not _same(back, b)
+    alone = there is not None and same(there, b)
+    needed = back is None or not same(back, b)
     before, after = _plain(first.factor(name)), _plain(second.factor(name))
     detail: dict[str, Any] = {}
-    if needed or (there is not None and not _same(there, a)):
-        detail = _detail(name, a, b, first, second, runs)
+    if needed or (there is not None and not same(there, a)):
+        detail = detail_of(name, a, b, first, second, runs)
     seconds = there.seconds if there is not None else None
     text = _sentence(name, first, second, alone, needed, a, there, detail)
     return Cause(name, before, after, alone, needed, text, seconds, detail)
-
-
-def _same(a: Side, b: Side) -> bool:
-    """Whether two runs have the same kernels, tensors and schedules."""
-    return not any(c.kind in STRUCTURE for c in changes(a, b))
 
 
 def _plain(value: Any) -> Any:
@@ -249,8 +151,8 @@ def _plain(value: Any) -> Any:
 
 def _sentence(
     name: str,
-    first: _Case,
-    second: _Case,
+    first: Case,
+    second: Case,
     alone: bool,
     needed: bool,
     a: Side,
@@ -263,7 +165,7 @@ def _sentence(
         head = f"leaving out {after}"
     if there is None:
         return f"{head}: with it alone, the first run has no program"
-    if _same(there, a):
+    if same(there, a):
         effect = "alone changes nothing in the program"
         if needed:
             effect += ", but the second program needs it"
@@ -278,7 +180,7 @@ def _sentence(
     return f"{head}: {effect}{_told(detail)}"
 
 
-def _word(name: str, case: _Case) -> str:
+def _word(name: str, case: Case) -> str:
     value = case.factor(name)
     if name == "without":
         return ", ".join(sorted(value)) or "none"
@@ -308,131 +210,3 @@ def _together(causes: Sequence[Cause]) -> list[str]:
     if len(causes) > 1 and not any(c.alone for c in causes):
         return ["no setting alone makes the whole change: they act together"]
     return []
-
-
-# ---- parts of a setting --------------------------------------------------------------------------
-
-
-def _detail(
-    name: str, a: Side, b: Side, first: _Case, second: _Case, runs: _Runs
-) -> dict[str, Any]:
-    """The smallest parts of a setting that have its effect on the first run, where some have."""
-    goal = runs.side(first.exchanged(name, second))
-    if goal is None or _same(goal, a):
-        return {}
-    if name == "target":
-        return _figures(goal, first, second, runs)
-    if name == "numerics":
-        return _class(goal, a, first, second, runs)
-    if name in ("rules", "without"):
-        return _rules(goal, first, first.exchanged(name, second), runs)
-    return {}
-
-
-def _class(goal: Side, a: Side, first: _Case, second: _Case, runs: _Runs) -> dict[str, Any]:
-    """Of a numerics class its rules, or what it says of rounding the operands of tensor cores."""
-    other = second.setting.options.numerics
-    laws = replace(first, setting=replace(first.setting, law_class=other))
-    own = replace(
-        first.exchanged("numerics", second).setting, law_class=first.setting.options.numerics
-    )
-    by_rules, by_rounding = runs.side(laws), runs.side(replace(first, setting=own))
-    found: dict[str, Any] = {}
-    if by_rounding is not None and not _same(by_rounding, a):
-        found["rounding"] = "alone" if _same(by_rounding, goal) else "in part"
-    if by_rules is not None and not _same(by_rules, a):
-        found |= _rules(by_rules, first, laws, runs)
-    return found
-
-
-def _figures(goal: Side, first: _Case, second: _Case, runs: _Runs) -> dict[str, Any]:
-    """The figures of the second device that, put into the first one's profile, have its effect."""
-    from nautile import extract
-
-    mine = extract.device(first.setting.options.target)
-    theirs = extract.device(second.setting.options.target)
-
-    def holds(names: Sequence[str]) -> bool:
-        profile = _mixed(mine, theirs, names)
-        side = runs.side(replace(first, setting=replace(first.setting, device=profile)))
-        return side is not None and _same(side, goal)
-
-    names = [n for n, own in FIGURES.items()
-             if any(getattr(mine, f) != getattr(theirs, f) for f in own)]  # fmt: skip
-    found = _smallest(names, holds)
-    return {"figures": list(found), "checked": True} if found else {}
-
-
-def _mixed(mine: Device, theirs: Device, names: Sequence[str]) -> Device:
-    known = {f.name for f in fields(mine)}
-    taken = [f for n in names for f in FIGURES[n] if f in known]
-    return replace(mine, **{f: getattr(theirs, f) for f in taken})
-
-
-def _rules(goal: Side, first: _Case, other: _Case, runs: _Runs) -> dict[str, Any]:
-    """The rules that make the difference: of those that one case has and the other has not, a
-    smallest set that, with the rest left out, has the effect."""
-    mine, theirs = _laws(first), _laws(other)
-    more = [r for r in theirs if r not in mine]
-    less = [r for r in mine if r not in theirs]
-    if more:
-
-        def holds(names: Sequence[str]) -> bool:
-            left_out = frozenset(n for n in more if n not in names)
-            setting = replace(other.setting, without=other.setting.without | left_out)
-            side = runs.side(replace(other, setting=setting))
-            return side is not None and _same(side, goal)
-
-        used = [n for n in more if any(n in (k.rules or ()) for k in goal.kernels)]
-        found = _smallest(used, holds) if used and holds(used) else _smallest(more, holds)
-        return {"rules": list(found), "checked": True} if found else {}
-
-    def lost(names: Sequence[str]) -> bool:
-        setting = replace(first.setting, without=first.setting.without | frozenset(names))
-        side = runs.side(replace(first, setting=setting))
-        return side is not None and _same(side, goal)
-
-    start = runs.side(first) or goal
-    used = [n for n in less if any(n in (k.rules or ()) for k in start.kernels)]
-    alone = next((n for n in used if lost([n])), None)
-    if alone is not None:
-        return {"rules": [alone], "left_out": True, "checked": True}
-    missed = [n for n in used if not _still(first, n, start, runs)]
-    return {"missed": missed, "checked": True} if missed else {}
-
-
-def _still(case: _Case, rule: str, start: Side, runs: _Runs) -> bool:
-    """Whether the case has the same program without a rule."""
-    setting = replace(case.setting, without=case.setting.without | {rule})
-    side = runs.side(replace(case, setting=setting))
-    return side is not None and _same(side, start)
-
-
-def _laws(case: _Case) -> dict[str, Rule]:
-    """The rules of a case by name."""
-    return {r.name: r for r in laws_of(case.setting)}
-
-
-def _smallest(names: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
-    """A subset that holds, from which nothing can be left out while tries last: single ones first,
-    then halves are left out, then quarters, and so on; empty where all together do not hold."""
-    tries = 0
-    for name in names if len(names) <= TRIES // 2 else ():
-        tries += 1
-        if holds([name]):
-            return (name,)
-    if not names or not holds(names):
-        return ()
-    kept, size = list(names), max(1, len(names) // 2)
-    while tries < TRIES:
-        for start in range(0, len(kept), size):
-            rest = kept[:start] + kept[start + size :]
-            tries += 1
-            if rest and holds(rest):
-                kept = rest
-                break
-        else:
-            if size == 1:
-                break
-            size = max(1, size // 2)
-    return tuple(kept)
