@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,8 +83,16 @@ class Visit:
     def first_paint(self) -> float:
         """Seconds from the navigation to the first contentful paint."""
         entry = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-        self.page.wait_for_function(f"{entry} > 0")
+        self.until(f"{entry} > 0")
         return float(self.page.evaluate(entry)) / 1000
+
+    def until(self, condition: str, seconds: float = 20.0) -> None:
+        """Waits until a condition (JavaScript) holds. Playwright's own way to wait for one needs
+        `eval` in the page, which the page's policy refuses."""
+        end = time.monotonic() + seconds
+        while not self.page.evaluate(condition):
+            assert time.monotonic() < end, f"never came: {condition}"
+            self.page.wait_for_timeout(20)
 
 
 def chromium() -> str:

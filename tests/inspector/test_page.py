@@ -102,7 +102,12 @@ def test_a_definition_lights_up_its_statements_and_its_cuda(visit: Opened, page:
     assert any("nt_max" in line for line in cuda)
     assert any("nt_ex2" in line for line in cuda)
     assert not any("wgmma_ss" in line or "nt_mma_" in line for line in cuda)
-    assert found.page.locator("#pane-cuda .lit").first.is_visible()
+    for pane, first in (("tile", "r1["), ("cuda", "=")):  # scrolled to the first line that acts
+        box = found.page.locator(f"#pane-{pane}").bounding_box()
+        line = found.page.locator(f"#pane-{pane} .lit", has_text=first).first.bounding_box()
+        assert box is not None
+        assert line is not None
+        assert box["y"] <= line["y"] <= box["y"] + box["height"] - line["height"]
     found.page.keyboard.press("Escape")
     assert _lit(found, "cuda") == []
 
@@ -151,7 +156,7 @@ def test_another_way_to_run_and_another_kernel(visit: Opened, tmp_path: Path) ->
     found.page.select_option("#panel-program select", index=1)
     assert found.page.text_content("#pane-cuda") != before
     found.page.click(".chip:nth-child(1)")
-    found.page.wait_for_function(
+    found.until(
         "document.querySelector('#pane-tile .line .text').textContent.includes('tile program "
         + names[0]
         + "')"
@@ -398,7 +403,7 @@ def test_the_command_is_copied(visit: Opened, page: Path) -> None:
     found = visit(page, "#section=reproduce")
     assert found.page.text_content("#command") == "nautile explain attention.nau --target h200"
     found.page.click(".command button")
-    found.page.wait_for_function("document.querySelector('.command button').textContent != 'Copy'")
+    found.until("document.querySelector('.command button').textContent != 'Copy'")
 
 
 def test_broken_links_open_the_page_all_the_same(visit: Opened, page: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_transformer_block(visit: Opened, tmp_path: Path, pace: float) -> None
     found.page.wait_for_selector("#pane-cuda .line")
     for n in range(len(result.built)):
         found.page.click(f".chip:nth-child({n + 1})")
-        found.page.wait_for_function(
+        found.until(
             f"document.querySelectorAll('.chip')[{n}].getAttribute('aria-pressed') == 'true'"
         )
         point = "document.querySelector('#pane-tile .line.hue').click()"

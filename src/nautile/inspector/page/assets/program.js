@@ -62,12 +62,15 @@
 
   const unlight = () => light(pinned ?? NOTHING);
 
+  const DECLARED = /^\s*[\w ]+(?:\[\w+\])*;/; // registers, which stand before all that is done
+
   // Keeps what is lit, and brings its first line into view in the panes other than `from`.
   function pin(lit, from) {
     pinned = lit.tile.size || lit.pieces.size ? lit : null;
     light(lit);
     for (const [name, rows] of Object.entries({ source: panes.source, definitions: panes.definitions, ...kernel.rows })) {
-      const first = rows.find((row) => row.classList.contains("lit"));
+      const found = rows.filter((row) => row.classList.contains("lit"));
+      const first = found.find((row) => !DECLARED.test(row.querySelector(".text")?.textContent ?? "")) ?? found[0];
       if (first && name !== from) reveal(first);
     }
     if (pinned) announce(`${lit.said}: ${lit.tile.size} statements, ${kernel.rows.cuda.filter((r) => r.classList.contains("lit")).length} lines of CUDA`);
@@ -75,7 +78,7 @@
 
   function reveal(row) {
     const pane = row.closest(".pane");
-    const top = row.offsetTop - pane.offsetTop;
+    const top = row.offsetTop; // from the top of the pane, which is positioned
     if (top < pane.scrollTop || top > pane.scrollTop + pane.clientHeight - row.offsetHeight) {
       pane.scrollTop = Math.max(0, top - pane.clientHeight / 3);
     }
@@ -204,7 +207,7 @@
     panes.tile.replaceChildren(...ways(), tileBox);
     panes.cuda.replaceChildren(...steps(), cudaBox);
     const start = step.cuda.findIndex((line) => line.includes("__global__"));
-    cudaBox.scrollTop = start > 0 ? Math.max(0, cuda[start].offsetTop - cudaBox.offsetTop - 4) : 0;
+    cudaBox.scrollTop = start > 0 ? Math.max(0, cuda[start].offsetTop - 4) : 0;
     light(NOTHING);
   }
 
