@@ -233,7 +233,7 @@ def _emit(explanation: Explanation, wanted: _Wanted, alone: bool) -> int:
         folder = wanted.html if alone else wanted.html / result.program.name
         _write_page(folder, explanation, shown)
     if wanted.graph is not None:
-        _write_graph(wanted.graph, result)
+        _write_graph(wanted.graph, result, alone)
     print(json.dumps(shown) if wanted.as_json else explanation.as_text() + "\n", flush=True)
     if explanation.error is not None:
         return explanation.error.exit_status
@@ -258,11 +258,13 @@ def _form(path: Path | None) -> str | None:
     raise InputError(f"--graph writes {known}: not {path.name!r}", code="unknown-form")
 
 
-def _write_graph(path: Path, result: Optimization) -> None:
+def _write_graph(path: Path, result: Optimization, alone: bool) -> None:
+    """Write the e-graph; of several programs each into a file with its name in front."""
     from .exports import export
 
     form = _form(path)
     assert form is not None
+    path = path if alone else path.with_name(f"{result.program.name}.{path.name}")
     try:
         path.write_text(export(result, form), encoding="utf-8")
     except OSError as error:
