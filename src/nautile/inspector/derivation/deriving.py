@@ -41,7 +41,7 @@ __all__ = ["derive"]
 
 _TRIES = 4  # derivations of one region, steps that fail by themselves avoided
 _WEIGHTS = {ALONE: 0, KNOWN: 1}
-_PATIENCE = 8.0  # seconds in which fewer rules are looked for, by region
+_PATIENCE = 4.0  # seconds of the engine in which fewer rules are looked for, by region
 _GROWTH = 20  # e-nodes for each term of a region, as programs are optimized
 
 
@@ -124,7 +124,7 @@ class _Deriving:
             needed.smallest,
             tuple(tuple(self._names_of(other)) for other in needed.others),
             gaps,
-            {law.name: law.text for law in self.laws},
+            tuple(n for n in self._names_of(needed.rules) if n in self._facts),
             time.perf_counter() - start,
         )
 
@@ -156,7 +156,11 @@ class _Deriving:
         fired = self._fired(question)
         try:
             search = self._search(question, fired)
-            if not search.run():
+            if not search.run() and fired < self._with_normal(fired):
+                fired = self._with_normal(fired)
+                search = self._search(question, fired)
+                search.run()
+            if not search.reached():
                 return self._missing(question, fired, "the laws that fired do not reach it again")
             found = self._ways(question, search, fired)
         except (NoWay, NautileError) as error:
@@ -175,8 +179,10 @@ class _Deriving:
         """The laws that were applied, as far as they were counted, or also those that were not."""
         matches = self.result.snapshots[question.goal.region].report.matches
         found = frozenset(i for i, law in enumerate(self.laws) if matches.get(law.name))
-        normal = frozenset(i for i, law in enumerate(self.laws) if law.is_normal)
-        return found if question.reaches(found) else found | normal
+        return found if question.reaches(found) else self._with_normal(found)
+
+    def _with_normal(self, rules: frozenset[int]) -> frozenset[int]:
+        return rules | {i for i, law in enumerate(self.laws) if law.is_normal}
 
     def _search(
         self, question: Question, fired: frozenset[int], *, known: Frozen | None = None
@@ -209,9 +215,9 @@ class _Deriving:
         self, question: Question, fired: frozenset[int], used: Collection[int]
     ) -> Fewest | None:
         """The fewest rules that were found while there was time."""
-        question.deadline = time.monotonic() + _PATIENCE
+        question.budget = _PATIENCE
         found = fewest(question.reaches, fired, used)
-        late = time.monotonic() > question.deadline
+        late = question.budget <= 0
         return replace(found, smallest=False) if found is not None and late else found
 
     def _literals(self, goal: Goal, sources: Sequence[Term]) -> Iterator[Step]:
@@ -342,6 +348,10 @@ class _Deriving:
             (single,) = [f for f in own if f.rules] or own[:1]
             return Fewest(rules, single.smallest and len(own) == len(found), single.others)
         return Fewest(rules, smallest)
+
+    @property
+    def _facts(self) -> frozenset[str]:
+        return frozenset(law.name for law in self.laws if law.is_fact)
 
     def _names_of(self, rules: frozenset[int]) -> list[str]:
         return [self.laws[i].name for i in sorted(rules)]

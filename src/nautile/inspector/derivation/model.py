@@ -21,7 +21,6 @@ Step       ::= rule (a law's name, or what the engine does), place, before, afte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -148,7 +147,8 @@ class Gap:
 @dataclass(frozen=True, slots=True)
 class Derivation:
     """See the module's docstring. `rules_needed` are names of laws of which none can be left out;
-    `smallest` says that no smaller set reaches the program, `alternatives` are others as small."""
+    `facts_needed` are those of them that state facts; `smallest` says that no smaller set reaches
+    the program, `alternatives` are others as small."""
 
     program: str
     steps: tuple[Step, ...]
@@ -156,7 +156,7 @@ class Derivation:
     smallest: bool
     alternatives: tuple[tuple[str, ...], ...] = ()
     gaps: tuple[Gap, ...] = ()
-    laws: Mapping[str, str] = field(default_factory=dict)
+    facts_needed: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -169,6 +169,7 @@ class Derivation:
         return {
             "derivation": [step.as_dict() for step in self.steps],
             "rules_needed": list(self.rules_needed),
+            "facts_needed": list(self.facts_needed),
             "rules_smallest": self.smallest,
             "rules_alternatives": [list(names) for names in self.alternatives],
             "derivation_complete": self.complete,

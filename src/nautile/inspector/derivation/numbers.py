@@ -30,7 +30,7 @@ from nautile.terms import Buffer, Output, Program, Term, buffers
 __all__ = ["Numbers", "Tried"]
 
 _PLACES, _FEW, _MANY = 48, 24, 1024
-_CHEAP, _LENGTH, _LOADS = 1 << 20, 48, 1 << 21
+_CHEAP, _LENGTH, _LOADS = 1 << 20, 48, 1 << 20
 _NOTHING = Plan((), (), 0.0, 0.0, 0.0)
 
 

@@ -9,7 +9,6 @@ laws alone, so that nothing is made of it.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -87,7 +86,7 @@ class Question:
     encoded: Encoded = field(init=False)
     job: Job = field(init=False)
     known: dict[frozenset[int], bool] = field(default_factory=dict, init=False)
-    deadline: float = field(default=math.inf, init=False)
+    budget: float = field(default=math.inf, init=False)
     last: tuple[frozenset[int], Frozen] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -98,9 +97,9 @@ class Question:
 
     def reaches(self, rules: Collection[int]) -> bool:
         """Whether the laws of these numbers reach the goal; not, as far as is known, once the
-        deadline has passed."""
+        budget (seconds of the engine's processor time) is spent."""
         key = frozenset(rules)
-        if key not in self.known and time.monotonic() < self.deadline:
+        if key not in self.known and self.budget > 0:
             try:
                 frozen = self.frozen(key)
             except SaturationError:
@@ -123,4 +122,5 @@ class Question:
             skip = [i for i in range(len(self.laws)) if i not in key]
             job = msgspec.structs.replace(self.job, skip=skip, tables=True)
             self.last = key, self.worker.frozen(job, self.laws)
+            self.budget -= self.last[1].processor
         return self.last[1]

@@ -40,7 +40,7 @@ class Search:
     pairs: Sequence[tuple[Term, Term]]
     seconds: float = _SECONDS
     _facts: dict[tuple[Any, ...], list[Related]] = field(default_factory=dict)
-    _start: float = field(default_factory=time.monotonic)
+    _start: float = field(default_factory=time.process_time)
 
     def run(self) -> bool:
         """Whether every source term has been found equal to its chosen one."""
@@ -67,7 +67,7 @@ class Search:
         return all(one is two and one is not None for one, two in found)
 
     def _spent(self) -> bool:
-        late = time.monotonic() - self._start > self.seconds
+        late = time.process_time() - self._start > self.seconds
         return late or len(self.graph.edges) > _ITEMS
 
     def _infer(self) -> bool:

@@ -21,7 +21,9 @@ def _head(found: Derivation) -> Iterator[str]:
     yield f"{found.program}: {len(found.steps)} steps, {laws} of them laws"
     if found.rules_needed:
         fewest = "the smallest set" if found.smallest else "none can be left out"
-        yield f"  rules needed ({fewest}): {', '.join(found.rules_needed)}"
+        rules = [name for name in found.rules_needed if name not in found.facts_needed]
+        facts = f", with the facts {', '.join(found.facts_needed)}" if found.facts_needed else ""
+        yield f"  rules needed ({fewest}): {', '.join(rules)}{facts}"
     else:
         yield "  rules needed: none; the source is computed as it stands"
     for names in found.alternatives:
