@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from importlib import import_module, resources
+from importlib import resources
 from importlib.resources.abc import Traversable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +117,8 @@ def _sources(result: Optimization | None) -> Files:
 def _explorer(result: Optimization | None) -> Files:
     """The e-graph explorer's files and data, and what the page loads of it, in order."""
     parts = None
-    if result is not None and result.snapshots and find_spec("nautile.inspector.page.explorer"):
-        explorer = import_module("nautile.inspector.page.explorer")
+    if result is not None and result.snapshots:
+        from nautile.inspector.page import explorer
 
         parts = {
             "scripts": [f"assets/explorer/{name}" for name in explorer.SCRIPTS],
