@@ -30,7 +30,7 @@ nautileExplorer.list = (graph, texts, place, act) => {
       " ", el("code", { class: "x-term" }, texts.brief(c, 2)), ` ${graph.typeOf(c)}`,
       graph.outputOf(c) ? ` → ${graph.outputOf(c)}` : null,
       nodes.length ? el("ul", {}, nodes.map(nodeRow)) : null,
-      left > 0 ? button(`${left.toLocaleString("en")} more nodes`, () => act.more(c), { class: "x-more" }) : null);
+      left > 0 ? button(`${left.toLocaleString("en")} more ${left === 1 ? "node" : "nodes"}`, () => act.more(c), { class: "x-more" }) : null);
   }
 
   function show(drawn, view) {
