@@ -12,6 +12,8 @@ from nautile.errors import InputError, LimitError, NautileError
 from nautile.extract.pool import Pool
 from nautile.extract.selection import in_order
 from nautile.inspector.why_not import CODES, Answer
+from nautile.inspector.why_not.forcing import cheapest
+from nautile.inspector.why_not.inquiry import Inquiry
 
 from .questions import (
     ATTENTION,
@@ -26,6 +28,7 @@ from .questions import (
     WEIGHTS,
     ask,
     result,
+    worker,
 )
 
 STABLE = "sum[s](exp(m[h,t,s] - max[s](m[h,t,s])))"
@@ -40,12 +43,12 @@ def code(answer: Answer) -> str:
     return answer.reason.code
 
 
-def brute(pool: Pool, wanted: int) -> float:
+def brute(pool: Pool, wanted: int, most: int = 4) -> float:
     """The least cost of a set of columns in which `wanted` runs and makes something that the roots
     need, by trying all sets."""
     best = float("inf")
     numbers = range(len(pool.columns))
-    for size in range(1, 5):
+    for size in range(1, most + 1):
         for chosen in itertools.combinations(numbers, size):
             if wanted not in chosen or in_order(pool.columns, chosen) is None:
                 continue
@@ -83,6 +86,23 @@ def test_a_candidate_forces_the_cheapest_program_with_it() -> None:
         assert answer.forced.seconds == pytest.approx(brute(pool, k), rel=0.02)
         assert answer.forced.forced == k
         assert answer.forced.slower_by == pytest.approx(answer.forced.seconds / plan.seconds - 1)
+
+
+def test_what_is_forced_is_of_use() -> None:
+    """Every fourth candidate of a pool: a kernel whose result nobody reads would be cheaper."""
+    found = result(GATED)
+    pool = found.plan.choice.pool
+    for k in range(0, len(pool.columns), 4):
+        forced = cheapest(Inquiry(found, worker()), pool, [[k]])
+        assert forced.seconds == pytest.approx(brute(pool, k, 3), rel=0.02), k
+
+
+def test_a_value_that_is_forced_is_read() -> None:
+    """Made and left alone it would cost a launch; read, it costs twenty times the program."""
+    long = LINEAR.replace("H=4, T=2048, S=2048", "H=32, T=8192, S=8192")
+    answer = ask(long, "x[h,t,s]")
+    assert answer.forced.slower_by > 3
+    assert "sum[s](x[h, t, s] * V[h, s, e])" in answer.forced.brief
 
 
 def test_a_tensor_that_is_not_stored_is_stored_and_read_in_the_forced_program() -> None:
