@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,7 +13,17 @@ from nautile.extract.classes import Classes
 from nautile.extract.regions import Region
 from nautile.inline import inline
 from nautile.snapshot import Node, Snapshot, node_of, term_of
-from nautile.terms import Axis, Definition, Load, Output, Program, Term, children, transform
+from nautile.terms import (
+    Axis,
+    Definition,
+    Load,
+    Output,
+    Program,
+    Term,
+    buffers,
+    children,
+    transform,
+)
 
 from .listing import Names, left_side
 
@@ -150,18 +160,33 @@ def source_names(program: Program, regions: Sequence[Region]) -> Names:
 def _definitions(
     program: Program, regions: Sequence[Region]
 ) -> Iterator[tuple[Definition, Sequence[Term]]]:
-    """Each definition with its terms as regions have them, the whole last: other definitions are
-    written out, but for those that are stored between regions, in the type in which they are."""
+    """Each definition with its terms as a region has them, the whole last: what the region reads is
+    stored, in the type in which it is, all other definitions are written out."""
     stored = {o.buffer.name: o.buffer for region in regions for o in region.outputs}
-    written = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in stored}
+    every = {d.name: d for d in program.definitions}
+    for region in regions:
+        kept = stored.keys() & set(region.reads)
+        written = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in kept}
 
-    def step(part: Term) -> Term:
-        if isinstance(part, Load) and part.buffer.name in stored:
-            return Load(stored[part.buffer.name], part.coordinates)
-        return part
+        def step(part: Term, kept: Set[str] = kept) -> Term:
+            if isinstance(part, Load) and part.buffer.name in kept:
+                return Load(stored[part.buffer.name], part.coordinates)
+            return part
 
-    for d in program.definitions:
-        body = transform(inline(d.body, written), step)
-        encoded = encode((Output(d.buffer, d.axes, body),))
-        root = encoded.roots[0]
-        yield d, (*encoded.terms[:root], *encoded.terms[root + 1 :], encoded.terms[root])
+        for d in _inside(region, every, kept):
+            body = transform(inline(d.body, written), step)
+            encoded = encode((Output(d.buffer, d.axes, body),))
+            root = encoded.roots[0]
+            yield d, (*encoded.terms[:root], *encoded.terms[root + 1 :], encoded.terms[root])
+
+
+def _inside(region: Region, every: Mapping[str, Definition], kept: Set[str]) -> list[Definition]:
+    """The definitions that the region's outputs are made of, in the program's order."""
+    todo = [o.buffer.name for o in region.outputs]
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in every and name not in found and name not in kept:
+            found.add(name)
+            todo += (b.name for b in buffers(every[name].body))
+    return [d for d in every.values() if d.name in found]
