@@ -9,10 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from nautile import lang
-from nautile.egraph import Limits, encode
+from nautile.egraph import Limits
 from nautile.egraph.engine import Frozen
 from nautile.errors import NautileError
-from nautile.inline import inline, inline_outputs
 from nautile.options import NUMERICS
 from nautile.rules.admission import admit
 from nautile.rules.law import Rule
@@ -28,12 +27,12 @@ from .licence import facts_of, laws_of
 from .matching import folds, forms
 from .model import Derivation, Gap, Place, Step
 from .numbers import Numbers
-from .parts import subterms
 from .reach import Question
 from .replay import State, paths, replay
 from .search import Search
 from .shown import Names, text_of
 from .single import ALONE, KNOWN, stands_alone
+from .sourced import named_terms, source_names, stored_of, terms_of, written_out
 from .ways import NoWay, Rewrite, Ways
 from .writing import Spelling
 
@@ -105,7 +104,7 @@ class _Deriving:
         fired = {n for s in self.result.snapshots for n, c in s.report.matches.items() if c}
         # Normal laws are applied between rounds, too, where nobody counts.
         self.laws = tuple(law for law in admitted if law.name in fired or law.is_normal)
-        self.names, self.lines = _source_names(self.result.work, self.goals)
+        self.names, self.lines = source_names(self.result.work, self.goals)
         self.numbers = tuple(
             Numbers(g.outputs, self.result.work, o.numerics, o.seed) for g in self.goals
         )
@@ -140,10 +139,10 @@ class _Deriving:
                 given=(lang.show(program), lang.show(work)),
             )  # fmt: skip
         regions = tuple(o for r in self.result.regions for o in r.outputs)
-        if _owned(work) != _owned_by(regions):
-            same = _written_out(work, regions)
+        if terms_of(work) != named_terms(regions):
+            same = written_out(work, regions)
             yield Step(
-                "cut", program.name, _stored(work), regions, check="equal" if same else "failed",
+                "cut", program.name, stored_of(work), regions, check="equal" if same else "failed",
                 note=f"{len(regions)} stored, other definitions written into their readers",
                 names=self.names, given=(lang.show(work), _shown(work, regions, self.names)),
             )  # fmt: skip
@@ -361,54 +360,5 @@ def _with_terms(outputs: Sequence[Output], terms: Sequence[Term]) -> tuple[Outpu
     return tuple(Output(o.buffer, o.axes, t) for o, t in zip(outputs, terms, strict=True))
 
 
-def _stored(program: Program) -> tuple[Output, ...]:
-    own = tuple(Output(d.buffer, d.axes, d.body) for d in program.definitions)
-    return (*own, *program.outputs)
-
-
-def _owned(program: Program) -> set[tuple[str, Term]]:
-    return {(o.buffer.name, o.term) for o in _stored(program)}
-
-
-def _owned_by(outputs: Sequence[Output]) -> set[tuple[str, Term]]:
-    return {(o.buffer.name, o.term) for o in outputs}
-
-
-def _written_out(program: Program, regions: Sequence[Output]) -> bool:
-    """Whether the program and its regions are the same terms, all definitions written out."""
-    source = {d.name: (d.axes, d.body) for d in program.definitions}
-    stored = {o.buffer.name: (o.axes, o.term) for o in regions}
-    ends = {o.buffer.name for o in program.outputs}
-    inner = {n: t for n, t in stored.items() if n not in ends or n in source}
-    made = {o.buffer.name: o for o in regions}
-    for output in program.outputs:
-        own = made[output.buffer.name]
-        without = {n: t for n, t in inner.items() if n != output.buffer.name}
-        left, right = inline(output.term, source), inline(own.term, without)
-        if left is not right or own.axes != output.axes:
-            return False
-    return True
-
-
 def _shown(program: Program, regions: Sequence[Output], names: Names) -> str:
     return text_of(program.name, regions, names)
-
-
-def _source_names(
-    program: Program, found: Sequence[Goal]
-) -> tuple[dict[Term, tuple[str, tuple[Axis, ...]]], dict[Term, tuple[str, int]]]:
-    """What the source calls the terms of its definitions, as regions have them, and the definition
-    and line in which each subterm first stands."""
-    stored = {o.buffer.name for g in found for o in g.outputs}
-    written = {d.name: (d.axes, d.body) for d in program.definitions if d.name not in stored}
-    names: dict[Term, tuple[str, tuple[Axis, ...]]] = {}
-    lines: dict[Term, tuple[str, int]] = {}
-    for d in program.definitions:
-        (output,) = inline_outputs((Output(d.buffer, d.axes, d.body),), written)
-        encoded = encode((output,))
-        for root in (output.term, encoded.terms[encoded.roots[0]]):
-            if root.free == set(d.axes):
-                names.setdefault(root, (d.name, d.axes))
-            for term in subterms(root):
-                lines.setdefault(term, (d.name, d.line))
-    return names, lines
