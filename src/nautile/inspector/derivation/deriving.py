@@ -25,6 +25,7 @@ from .finishing import finishing
 from .goal import Goal, goals
 from .licence import facts_of, laws_of
 from .matching import folds, forms
+from .merged import taken_apart
 from .model import Derivation, Gap, Place, Step
 from .numbers import Numbers
 from .reach import Question
@@ -133,11 +134,7 @@ class _Deriving:
         """The source as it is read, taken apart, and cut into regions."""
         program, work = self.result.program, self.result.work
         if work is not program:
-            yield Step(
-                "apart", program.name, (), (), check="numbers", names=self.names,
-                note="axes that a product needs as two are two; the memory is the same",
-                given=(lang.show(program), lang.show(work)),
-            )  # fmt: skip
+            yield self._apart(program, work)
         regions = tuple(o for r in self.result.regions for o in r.outputs)
         if terms_of(work) != named_terms(regions):
             same = written_out(work, regions)
@@ -146,6 +143,18 @@ class _Deriving:
                 note=f"{len(regions)} stored, other definitions written into their readers",
                 names=self.names, given=(lang.show(work), _shown(work, regions, self.names)),
             )  # fmt: skip
+
+    def _apart(self, program: Program, work: Program) -> Step:
+        """What is stored over two axes in place of one, definition by definition."""
+        o = self.result.options
+        tried = taken_apart(program, work, numerics=o.numerics, seed=o.seed)
+        note = "axes that a product needs as two are two; the memory is the same"
+        return Step(
+            "apart", program.name, (), (), check="failed" if tried.wrong else "numbers",
+            max_error=tried.error, rounding=tried.naive, samples=tried.samples,
+            note="; ".join(filter(None, [note, tried.wrong])), names=self.names,
+            given=(lang.show(program), lang.show(work)),
+        )  # fmt: skip
 
     # ---- one region ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ Step       ::= rule (a law's name, or what the engine does), place, before, afte
 
 `rule` of a step that is no law's names what the engine does (`law` is None there):
 
-    apart      axes that a product needs taken apart
+    apart      axes that a product needs taken apart, compared definition by definition
     cut        definitions written into the terms that read them, the program cut into regions
     literals   whole numbers among floats written as floats
     fold       arithmetic on constants

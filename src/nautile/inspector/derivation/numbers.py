@@ -27,7 +27,7 @@ from nautile.judge import MOST, judge, row_rms
 from nautile.oracle import evaluate
 from nautile.terms import Buffer, Output, Program, Term, buffers
 
-__all__ = ["Numbers", "Tried"]
+__all__ = ["Numbers", "Tried", "loss"]
 
 _PLACES, _FEW, _MANY = 48, 24, 1024
 _CHEAP, _LENGTH, _LOADS = 1 << 20, 48, 1 << 20
@@ -142,11 +142,11 @@ class Numbers:
             verdict = judge(actual, expected, naive, target.output.buffer.dtype)
             wrong = "" if verdict.passed or not subject.binds(case) else f"{case}: {verdict.detail}"
             error = verdict.max_relative_error
-            return Tried(error, _loss(naive, expected), verdict.samples, wrong)
+            return Tried(error, loss(naive, expected), verdict.samples, wrong)
         exact, binding = subject.numerics == "exact", subject.binds(case)
         found = agreement(actual, expected, naive, exact=exact, binding=binding)
         wrong = "" if found.passed else f"{case}: {found.detail}"
-        return Tried(found.error, _loss(naive, expected), found.samples, wrong)
+        return Tried(found.error, loss(naive, expected), found.samples, wrong)
 
     def _source(
         self, subject: Subject, target: Target, case: str, limit: int
@@ -178,7 +178,7 @@ def _worst(found: Sequence[Tried]) -> Tried:
     )
 
 
-def _loss(naive: Array, expected: Array) -> float:
+def loss(naive: Array, expected: Array) -> float:
     """The largest relative error of the source's own evaluation, where both are finite."""
     z, y = (np.asarray(v, dtype=np.float64).reshape(-1, v.shape[-1] if v.ndim else 1)
             for v in (naive, expected))  # fmt: skip
