@@ -132,6 +132,17 @@ def test_a_part_of_a_definition_lights_up_what_computes_it(visit: Opened, page: 
     assert "= max[s](" in line
 
 
+def test_a_definition_leads_to_its_class(visit: Opened, page: Path) -> None:
+    found = visit(page, "#section=program")
+    found.page.wait_for_selector("#pane-definitions .home")
+    keys = found.page.locator("#pane-definitions .home").all_text_contents()
+    assert len(set(keys)) == 4  # each its own
+    found.page.click("#pane-definitions .equation:nth-child(3) .home")
+    found.page.wait_for_selector("#panel-egraph:not([hidden]) h3")
+    heading = found.page.locator("#panel-egraph h3", has_text="Class ").first
+    assert heading.text_content() == keys[2].capitalize()
+
+
 def test_colour_is_not_the_only_sign(visit: Opened, page: Path) -> None:
     """Each line of a definition carries its number, and the number of its hue."""
     found = visit(page, "#section=program")
@@ -301,7 +312,7 @@ def test_accessible_in_both_themes(visit: Opened, tmp_path: Path) -> None:
     assert found.page.evaluate(background) == "rgb(18, 22, 30)"
     assert accessibility(found.page) == []
     found.page.emulate_media(color_scheme="light")
-    assert found.page.evaluate(background) == "rgb(255, 255, 255)"
+    found.until(f"{background} == 'rgb(255, 255, 255)'")
     assert accessibility(found.page, only=["color-contrast"]) == []
 
 

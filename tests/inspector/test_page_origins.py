@@ -11,10 +11,12 @@ import pytest
 from nautile import lang
 from nautile.codegen.lower import meanings
 from nautile.examples import paths
+from nautile.inspector.exports.table import Table, table
 from nautile.inspector.page.lines import origins
 from nautile.inspector.page.program import kernel_data, program_data, sources
 from nautile.inspector.page.typeset import LIMIT, tree
 from nautile.oracle import arrays_fetch, evaluate, lazy
+from nautile.snapshot import term_of
 from nautile.stages import Optimization
 from nautile.terms import Apply, Axis, Before, Const, Running, Term, walk
 
@@ -211,3 +213,33 @@ def test_a_tree_that_would_explode_is_cut() -> None:
     assert tree(Const(float("-inf")), {})["t"] == "-∞"
     assert tree(Const(10**4000), {})["t"].endswith("…")
     assert axis.name == "i"
+
+
+def _cheapest(rows: Table, number: int) -> Term:
+    """The cheapest term of an e-class, as the explorer shows it."""
+    row = rows.nodes[rows.classes[number].best]
+    return term_of(row.node, tuple(_cheapest(rows, c) for c in row.children))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ATTENTION.replace("512", "12").replace("=64", "=16"),
+        TWO_KERNELS.replace("512", "24").replace("1024", "16"),
+    ],
+)
+def test_the_class_of_a_definition_holds_what_it_means(text: str) -> None:
+    """Its cheapest term is evaluated beside the definition's own."""
+    result = built(text)
+    found = sources(result)
+    rows = table(result)
+    number = {c.key: n for n, c in enumerate(rows.classes)}
+    data = program_data(result, found)["definitions"]
+    assert all(d["class"] is not None for d in data)
+    for d, definition in zip(data, found.definitions, strict=True):
+        term = _cheapest(rows, number[d["class"]])
+        axes = sorted(definition.term.free)
+        assert sorted(term.free) == axes
+        at = {a: np.arange(a.extent) for a in axes}
+        expected = _values(result, definition.term, at)
+        np.testing.assert_allclose(_values(result, term, at), expected, rtol=1e-9, atol=1e-12)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "Sources"]
 
+Home = tuple[int, int]
+"""A region's number and an e-class in its snapshot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -39,7 +42,8 @@ class Place:
 
 @dataclass(slots=True)
 class Sources:
-    """The definitions of a program, their linked subterms, and the classes that these stand in."""
+    """The definitions of a program, their linked subterms, and the classes that these stand in;
+    `homes` are those of the definitions (None where no e-graph holds one)."""
 
     program: Program
     definitions: tuple[Output, ...]
@@ -51,6 +55,7 @@ class Sources:
     known: dict[int | Term, list[int]] = field(default_factory=dict)
     places: dict[Term, Place | None] = field(default_factory=dict)
     between: Definitions = field(default_factory=dict)
+    homes: list[Home | None] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -86,6 +91,8 @@ class Sources:
         for number, definition in enumerate(self.definitions):
             load = Load(definition.buffer, tuple(_indices(definition)))
             self.known.setdefault(load, []).append(self.ids.get(definition.term, number))
+
+        self.homes = [self.classes.home(inline(d.term, inner)) for d in self.definitions]
 
     def place(self, term: Term) -> Place | None:
         """Where a term of a kernel comes from; None for numbers and positions."""
@@ -157,6 +164,14 @@ class _Classes:
             if c is not None:
                 found.append(start + c)
         return tuple(found)
+
+    def home(self, term: Term) -> Home | None:
+        """The first snapshot that has the term, and the class there."""
+        for number in range(len(self._tables)):
+            c = self._in(number, term)
+            if c is not None:
+                return number, c
+        return None
 
     def _in(self, number: int, term: Term) -> int | None:
         table, known = self._tables[number], self._known[number]

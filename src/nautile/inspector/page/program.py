@@ -3,7 +3,8 @@ its tile programs and CUDA, every line with the definition that it belongs to.
 
 ```
 Program  ::= {"lines", "filename", "definitions": [Definition], "device", "kernels": [name]}
-Definition ::= {"name", "axes", "tree", "line", "terms": [number]}      line of the source, from 0
+Definition ::= {"name", "axes", "tree", "line",       line of the source, from 0
+                "class": key of its e-class as the explorer spells it, or null}
 Kernel   ::= {"name", "ways": [{"architecture", "schedule", "steps": [Step]}]}
 Step     ::= {"name", "tile": [Line], "cuda": [text], "origin": [[number of a tile line]]}
 Line     ::= {"text", "piece": number of a definition or -1, "equal": [numbers of source terms]}
@@ -65,13 +66,22 @@ def program_data(result: Optimization, found: Sources) -> dict[str, Any]:
                 "axes": [a.name for a in d.axes],
                 "tree": tree(d.term, found.ids),
                 "line": places.get(d.buffer.name),
+                "class": _key(home, len(result.snapshots)),
             }
-            for d in found.definitions
+            for d, home in zip(found.definitions, found.homes, strict=True)
         ],
         "device": _device(result.options.target),
         "kernels": [b.kernel.name for b in result.built],
         "pieces": [sorted(_pieces(k, found)) for k in _chosen(result)],
     }
+
+
+def _key(home: tuple[int, int] | None, regions: int) -> str | None:
+    """As exports/table.py spells it."""
+    if home is None:
+        return None
+    region, number = home
+    return f"{number}" if regions == 1 else f"{region}.{number}"
 
 
 def _chosen(result: Optimization) -> tuple[Kernel, ...]:

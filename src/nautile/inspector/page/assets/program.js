@@ -163,9 +163,12 @@
     };
     return el("div", { class: `equation ${hue(n)}`,
       mouseover: (e) => light(pointed(e)), mouseleave: unlight,
-      click: (e) => { if (!e.target.closest("button")) follow(e, n, pointed(e)); },
-    }, button, drawn);
+      click: (e) => { if (!e.target.closest("button, a")) follow(e, n, pointed(e)); },
+    }, button, drawn, home(d));
   }
+
+  const home = (d) => (d.class ? el("a", { class: "home", href: `#class=${encodeURIComponent(d.class)}`,
+    title: `Show ${text.short(d.name)} in the e-graph`, "aria-label": `${d.name} in the e-graph: class ${d.class}` }, `class ${d.class}`) : null);
 
   // A part that the shown kernel does not compute may be computed by another one.
   async function follow(event, n, lit) {
