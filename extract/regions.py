@@ -10,21 +10,21 @@ computed again and again if they were written into their readers: they hold a re
 several readers would repeat it, or one reader needs each element in many blocks. Pointwise
 definitions are always written out. Outputs that share most of what they read, or a reduction, and
 do not wait for one another, share a region.
+What is stored lives in one tensor each (homes.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nautile.extract.body import inner_terms
+from nautile.extract.homes import homes, moved, returned, targets
 from nautile.extract.unsaturated import snapshot_of
 from nautile.inline import inline_outputs
 from nautile.terms import (
     Axis,
-    Buffer,
-    Cast,
     Definition,
     Load,
     Online,
@@ -34,7 +34,6 @@ from nautile.terms import (
     Term,
     buffers,
     children,
-    transform,
     walk,
 )
 
@@ -42,7 +41,6 @@ __all__ = ["Region", "cut", "snapshot_of"]
 
 WHOLE = 64  # distinct subterms of a program that is left uncut
 LARGEST = 110  # subterms of a region before it is cut further
-ROUNDED = frozenset({"bf16", "f16", "tf32", "f8e4m3", "f8e5m2"})
 MORE = 1.25  # positions that a definition read at several places may be computed over, for one
 REPEAT = 1024  # positions that read one element before it is stored (four blocks of 256)
 
@@ -157,13 +155,18 @@ class _Pieces:
         }
         return inline_outputs(tuple(outputs), open_)
 
+    def stored(self, names: set[str]) -> list[Definition]:
+        return [self.definitions[n] for n in self.needed if n in names]
+
     def targets(self, stored: set[str]) -> list[Output]:
-        """What must be stored: the chosen definitions in source order, then the outputs."""
-        own = [self.definitions[n] for n in self.needed if n in stored]
-        return [Output(d.buffer, d.axes, d.body) for d in own] + list(self.program.outputs)
+        """What must be stored: the chosen definitions in source order, then the other outputs."""
+        return targets(self.program, self.stored(stored))
 
     def whole(self, stored: set[str]) -> tuple[Output, ...]:
-        return self.written(self.targets(stored), stored)
+        """The targets written out, what they read where it lives."""
+        places = homes(self.program, self.stored(stored))
+        new = {self.definitions[n].buffer: place for n, place in places.items()}
+        return moved(self.written(self.targets(stored), stored), new)
 
     @staticmethod
     def size(outputs: Iterable[Output]) -> int:
@@ -243,7 +246,7 @@ class _Pieces:
     def _middle(self, output: Output, stored: set[str]) -> str | None:
         """The heavy definition below `output` whose own term is nearest half the region's size."""
         total = self.size(self.written([output], stored))
-        below = [n for n in self._below(output.term, stored) if n in self.heavy]
+        below = [n for n in self._below(output, stored) if n in self.heavy]
         sizes = {n: self._definition_size(n, stored) for n in below}
         return min(below, key=lambda n: abs(2 * sizes[n] - total), default=None)
 
@@ -251,9 +254,12 @@ class _Pieces:
         d = self.definitions[name]
         return self.size(self.written([Output(d.buffer, d.axes, d.body)], stored))
 
-    def _below(self, term: Term, stored: set[str]) -> list[str]:
+    def _below(self, output: Output, stored: set[str]) -> list[str]:
+        """The definitions that are written into the output, but for the one that it returns."""
+        load = returned(output)
+        own = self.definitions.get(load.buffer.name) if load is not None else None
         found: dict[str, None] = {}
-        todo = [term]
+        todo = [own.body if own is not None and own.name not in stored else output.term]
         while todo:
             for buffer in buffers(todo.pop()):
                 name = buffer.name
@@ -276,16 +282,7 @@ class _Pieces:
             else:
                 home.append(target)
         groups.sort(key=lambda g: max(waits[o.buffer.name] for o in g))
-        return [_rounded(tuple(g), self._rounded_buffers(stored)) for g in groups]
-
-    def _rounded_buffers(self, stored: set[str]) -> dict[Buffer, Buffer]:
-        """Stored definitions that are a rounding: their tensors hold exactly that type."""
-        found = {}
-        for name in stored:
-            d = self.definitions[name]
-            if isinstance(d.body, Cast) and d.body.dtype in ROUNDED:
-                found[d.buffer] = replace(d.buffer, dtype=d.body.dtype)
-        return found
+        return [tuple(g) for g in groups]
 
     def _home(
         self, target: Output, groups: Sequence[list[Output]], waits: Mapping[str, int]
@@ -301,17 +298,6 @@ class _Pieces:
             if near and self.size([*group, target]) <= LARGEST:
                 return group
         return None
-
-
-def _rounded(outputs: tuple[Output, ...], new: Mapping[Buffer, Buffer]) -> tuple[Output, ...]:
-    def step(part: Term) -> Term:
-        if isinstance(part, Load) and part.buffer in new:
-            return Load(new[part.buffer], part.coordinates)
-        return part
-
-    return tuple(
-        Output(new.get(o.buffer, o.buffer), o.axes, transform(o.term, step)) for o in outputs
-    )
 
 
 def _depths(targets: Sequence[Output]) -> dict[str, int]:

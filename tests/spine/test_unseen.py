@@ -112,7 +112,7 @@ def f(x: f32[A,B,C,D,E], y: f32[E,B], *, A=2, B=3, C=2, D=5, E=7) -> f32[E,D,C,B
     return k
 """,
 }
-TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "bf16": 1.2e-2, "f8e4m3": 0.07}
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2e-3, "bf16": 1.2e-2, "f8e4m3": 0.07}
 
 
 def values(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
@@ -167,4 +167,28 @@ def test_a_long_product_of_numbers_does_not_explode(worker: Worker) -> None:
     result = optimize(text, Options(), worker=worker)
     assert sum(s.report.rows for s in result.snapshots) < 4000
     assert result.passed
+    computes(result)
+
+
+RETURNED = """def f(X: f32[N,K], W: f32[K,C], V: f32[C,C], *,
+      N=9, K=5, C=11) -> ({type}[N,C], bf16[N,C]):
+    h[n,c] = {rounding}(sum[k](X[n,k] * W[k,c]))
+    a[n,d: C] = sum[c](h[n,c] * V[c,d])
+    return h, a
+"""
+
+
+@pytest.mark.parametrize("type_", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("rounding", ["f32", "bf16"])
+def test_a_definition_is_stored_between_regions_and_returned(
+    type_: str, rounding: str, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nautile.extract.regions.WHOLE", 0)
+    monkeypatch.setattr("nautile.extract.regions.REPEAT", 1)
+    text = RETURNED.format(type=type_, rounding=rounding)
+    result = optimize(text, Options(compile=False), worker=worker)
+    assert result.passed, result.as_dict()["certificate"]
+    assert len(result.regions) == 2
+    stored = [o.buffer.name for b in result.built for o in b.kernel.outputs]
+    assert sorted(set(stored)) == sorted(stored)
     computes(result)
