@@ -4,9 +4,9 @@
 // kernel is a numbered dot where it is predicted, and a diamond where it was measured.
 {
   const { el, svg, text, assets } = nautile;
-  const WIDTH = 720;
+  const WIDTH = 860;
   const HEIGHT = 380;
-  const EDGE = { left: 74, right: 18, top: 18, bottom: 48 };
+  const EDGE = { left: 74, right: 168, top: 18, bottom: 48 };
 
   const work = (kernel) => kernel.tensor_flops + kernel.vector_flops + kernel.special_ops;
   const bytes = (kernel) => kernel.reads_bytes + kernel.writes_bytes;
@@ -44,7 +44,7 @@
     const description = `${dots.length} kernels under the ceilings of ${device.name}; the table after the chart has the figures`;
     const numbers = placed(dots, x, y);
     return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": `Roofline: ${description}` },
-      grid(x, y), roofs(device, flat, x, y), dots.map((d, n) => dot(d, numbers[n], x, y)));
+      grid(x, y), roofs(device, flat, dots, x, y), dots.map((d, n) => dot(d, numbers[n], x, y)));
   }
 
   function grid(x, y) {
@@ -53,27 +53,46 @@
       ...y.ticks.map((t) => svg("line", { class: "grid", x1: EDGE.left, x2: WIDTH - EDGE.right, y1: y(t), y2: y(t) }))];
     const labels = [...x.ticks.map((t) => svg("text", { x: x(t), y: bottom + 17, "text-anchor": "middle" }, t < 1 && t >= 1e-3 ? t.toFixed(-Math.log10(t)) : text.quantity(t, ""))),
       ...y.ticks.map((t) => svg("text", { x: EDGE.left - 8, y: y(t) + 4, "text-anchor": "end" }, text.quantity(t, "")))];
-    const names = [svg("text", { x: (EDGE.left + WIDTH) / 2, y: HEIGHT - 8, "text-anchor": "middle", class: "axis" }, "operations a byte from memory"),
+    const names = [svg("text", { x: (EDGE.left + WIDTH - EDGE.right) / 2, y: HEIGHT - 8, "text-anchor": "middle", class: "axis" }, "operations a byte from memory"),
       svg("text", { x: 14, y: HEIGHT / 2, "text-anchor": "middle", class: "axis", transform: `rotate(-90 14 ${HEIGHT / 2})` }, "operations a second")];
     return svg("g", {}, lines, labels, names);
   }
 
-  function roofs(device, flat, x, y) {
+  // Where on a slanted roof, as a part of its length, no dot hides the name.
+  function free(from, to, rate, dots, x, y) {
+    const hidden = (part) => dots.some((d) => Math.abs(x(from * (to / from) ** part) + 55 - x(d.intensity)) < 75
+      && Math.abs(y(from * (to / from) ** part * rate) - y(d.predicted)) < 30);
+    return [0.2, 0.35, 0.5, 0.65, 0.8].find((part) => !hidden(part)) ?? 0.2;
+  }
+
+  function roofs(device, flat, dots, x, y) {
     const [x0, x1] = x.range;
     const [y0, y1] = y.range;
     const top = Math.max(...flat.map((f) => f.rate));
     const slanted = Object.entries(device.bytes).map(([name, rate]) => {
       const [from, to] = [Math.max(x0, y0 / rate), Math.min(x1, top / rate, y1 / rate)];
       if (from >= to) return null;
-      const at = from * (to / from) ** 0.2;
       const left = rate === Math.max(...Object.values(device.bytes)); // names stand on the free sides
+      const at = from * (to / from) ** (left ? 0.2 : free(from, to, rate, dots, x, y));
       return svg("g", {}, svg("line", { class: `roof ${name}`, x1: x(from), y1: y(from * rate), x2: x(to), y2: y(to * rate) }),
         svg("text", { x: x(at) + (left ? -8 : 10), y: y(at * rate) + (left ? -4 : 12), "text-anchor": left ? "end" : "start", class: "roofname" }, `${name} ${text.quantity(rate, "B/s")}`));
     });
-    const level = flat.map(({ rate, name }) => svg("g", {},
+    const beside = apart(flat.map(({ rate }) => y(rate) + 4));
+    const level = flat.map(({ rate, name }, n) => svg("g", {},
       svg("line", { class: "roof", x1: x(Math.max(x0, Math.min(x1, rate / Math.max(...Object.values(device.bytes))))), y1: y(rate), x2: x(x1), y2: y(rate) }),
-      svg("text", { x: x(x1) - 4, y: y(rate) - 4, "text-anchor": "end", class: "roofname" }, `${text.short(name, 40)} ${text.quantity(rate, "op/s")}`)));
+      svg("text", { x: x(x1) + 6, y: beside[n], class: "roofname" }, `${text.short(name, 16)} ${text.quantity(rate, "op/s")}`)));
     return svg("g", {}, slanted.filter(Boolean), level);
+  }
+
+  // Heights of lines of text, moved down as far as they need to be apart.
+  function apart(heights) {
+    const found = [...heights];
+    let least = -Infinity;
+    for (const n of heights.map((_, n) => n).sort((a, b) => heights[a] - heights[b])) {
+      found[n] = Math.max(heights[n], least);
+      least = found[n] + 14;
+    }
+    return found;
   }
 
   // Numbers stand above their dots, one above the other where they would meet.
