@@ -221,18 +221,30 @@ def _cheapest(rows: Table, number: int) -> Term:
     return term_of(row.node, tuple(_cheapest(rows, c) for c in row.children))
 
 
+BLOCK = """
+def block(X: bf16[T,C], g: bf16[C], W: bf16[C,A], U: bf16[A,C], *, T=12, C=16, A=24) -> bf16[T,C]:
+    n[t,c] = bf16(rmsnorm[c](X[t,c], g[c], eps=1e-6))
+    k[s,a] = bf16(sum[c](n[s,c] * W[c,a]))
+    x[t,s] = sum[a](k[t,a] * k[s,a])
+    o[t,a] = bf16(sum[s](softmax[s](x[t,s]) * k[s,a]))
+    Y[t,c] = X[t,c] + sum[a](o[t,a] * U[a,c])
+    return Y
+"""
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "regions"),
     [
-        ATTENTION.replace("512", "12").replace("=64", "=16"),
-        TWO_KERNELS.replace("512", "24").replace("1024", "16"),
+        (ATTENTION.replace("512", "12").replace("=64", "=16"), 1),
+        (BLOCK, 2),
     ],
 )
-def test_the_class_of_a_definition_holds_what_it_means(text: str) -> None:
+def test_the_class_of_a_definition_holds_what_it_means(text: str, regions: int) -> None:
     """Its cheapest term is evaluated beside the definition's own."""
     result = built(text)
     found = sources(result)
     rows = table(result)
+    assert len(result.snapshots) == regions
     number = {c.key: n for n, c in enumerate(rows.classes)}
     data = program_data(result, found)["definitions"]
     assert all(d["class"] is not None for d in data)

@@ -19,7 +19,19 @@ from typing import TYPE_CHECKING
 from nautile.inline import Definitions, inline
 from nautile.inspector.page.typeset import linked
 from nautile.snapshot import Node, Snapshot, node_of
-from nautile.terms import Apply, Const, Index, Load, Output, Program, Term, children, walk
+from nautile.terms import (
+    Apply,
+    Buffer,
+    Const,
+    Index,
+    Load,
+    Output,
+    Program,
+    Term,
+    children,
+    transform,
+    walk,
+)
 
 if TYPE_CHECKING:
     from nautile.extract.kernel import Kernel
@@ -43,7 +55,8 @@ class Place:
 @dataclass(slots=True)
 class Sources:
     """The definitions of a program, their linked subterms, and the classes that these stand in;
-    `homes` are those of the definitions (None where no e-graph holds one)."""
+    `homes` are those of the definitions (None where no e-graph holds one), and `carried` the
+    tensors of definitions that are stored between regions."""
 
     program: Program
     definitions: tuple[Output, ...]
@@ -56,6 +69,7 @@ class Sources:
     places: dict[Term, Place | None] = field(default_factory=dict)
     between: Definitions = field(default_factory=dict)
     homes: list[Home | None] = field(default_factory=list)
+    carried: dict[str, Buffer] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -74,8 +88,13 @@ class Sources:
                     owner.setdefault(ids[term], number)
                 if isinstance(term, Load):
                     readers.setdefault(term.buffer.name, number)
-        stored = {o.buffer.name for r in regions for o in r.outputs}
+        stored = {o.buffer.name: o for r in regions for o in r.outputs}
         self = cls(program, found, terms, ids, owner, readers, _Classes(snapshots))
+        self.carried = {
+            d.buffer.name: o.buffer
+            for d in found
+            if (o := stored.get(d.buffer.name)) is not None and o.axes == d.axes
+        }
         self._index({d.buffer.name: (d.axes, d.term) for d in found if d.buffer.name not in stored})
         names = {d.buffer.name for d in found}
         outputs = (o for k in kernels for o in k.outputs if o.buffer.name not in names)
@@ -84,15 +103,27 @@ class Sources:
 
     def _index(self, inner: Definitions) -> None:
         for number, term in enumerate(self.terms):
-            whole = inline(term, inner)
+            whole = self._whole(term, inner)
             keys: tuple[int | Term, ...] = (whole, *self.classes.of(whole))
             for key in keys:
                 self.known.setdefault(key, []).append(number)
         for number, definition in enumerate(self.definitions):
-            load = Load(definition.buffer, tuple(_indices(definition)))
+            buffer = self.carried.get(definition.buffer.name, definition.buffer)
+            load = Load(buffer, tuple(_indices(definition)))
             self.known.setdefault(load, []).append(self.ids.get(definition.term, number))
 
-        self.homes = [self.classes.home(inline(d.term, inner)) for d in self.definitions]
+        self.homes = [self.classes.home(self._whole(d.term, inner)) for d in self.definitions]
+
+    def _whole(self, term: Term, inner: Definitions) -> Term:
+        """The term as its region has it: with definitions that are not stored written into it, and
+        stored ones loaded in the type that they are stored in."""
+
+        def step(part: Term) -> Term:
+            if not isinstance(part, Load) or part.buffer.name not in self.carried:
+                return part
+            return Load(self.carried[part.buffer.name], part.coordinates)
+
+        return transform(inline(term, inner), step)
 
     def place(self, term: Term) -> Place | None:
         """Where a term of a kernel comes from; None for numbers and positions."""
