@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from nautile import lang
 from nautile.extract.candidates import KEPT
 from nautile.extract.device import device
 from nautile.extract.roofline import price
 from nautile.extract.selection import Column, in_order
+from nautile.inspector import explain
 from nautile.inspector.candidates import forced
+from nautile.stages import Optimization, Options
 
-from .explained import chosen, explained, parts_of, told
+from .explained import PROGRAMS, chosen, explained, parts_of, told
 
 SMALL = ("attention", "chain", "two")
 CODES = {
@@ -149,3 +153,83 @@ def test_names_are_those_of_the_chosen_program() -> None:
     assert stored
     assert all(name in shown for name in stored)
     assert chosen("chain").program.outputs[0].buffer.name in shown
+
+
+TURNED = """
+def turned(A: bf16[M,K], x: bf16[K,N], y: bf16[N,P], *, M=4096, K=4096, N=64, P=4096) -> bf16[M,P]:
+    h[n,m] = sum[k](A[m,k] * x[k,n])
+    c[m,p] = sum[n](h[n,m] * y[n,p])
+    return c
+"""
+
+
+def tensors(rows: Sequence[str]) -> set[str]:
+    """Their names."""
+    return {re.sub(r"\W.*", "", row, flags=re.DOTALL) for row in rows}
+
+
+def lefts(rows: Sequence[str]) -> set[str]:
+    """The tensors that definitions define: `S[b, t]`."""
+    return {re.sub(r"\s*=.*", "", row, flags=re.DOTALL) for row in rows}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS])
+def test_every_class_has_one_name_and_every_row_a_term(name: str) -> None:
+    _, pool, _ = parts_of(name)
+    subject = explained(name).subject
+    for number, names in enumerate(subject.class_names):
+        assert len(set(names.values())) == len(names)
+        outputs = {o.buffer.name for o in pool.classes[number].outputs}
+        roots = set(pool.classes[number].roots)
+        assert {n for c, n in names.items() if c in roots} <= outputs
+    for row in told(name)["candidates"]:
+        assert not any(text.endswith("= ...") for text in row["makes"])
+        assert not any("class" in text for text in [*row["makes"], *row["needs"]])
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS])
+def test_rows_tell_all_that_a_candidate_makes_and_needs(name: str) -> None:
+    _, pool, _ = parts_of(name)
+    rows = {r["id"]: r for r in told(name)["candidates"]}
+    names = explained(name).subject.class_names
+    every = {f"c{k}": c for k, c in enumerate(pool.candidates)}
+    every |= {f"d{k}": c for k, c in enumerate(pool.dropped)}
+    for key, (number, candidate) in every.items():
+        made, needed = tensors(rows[key]["makes"]), tensors(rows[key]["needs"])
+        assert {names[number][c] for c in candidate.makes} <= made
+        assert {names[number][c] for c in candidate.needs} == needed
+        assert len(candidate.makes) <= len(rows[key]["makes"])
+
+
+def test_values_of_definitions_have_their_names() -> None:
+    """The scores and the masked scores of attention are stored by candidates that nobody takes."""
+    made = lefts([t for r in told("attention")["candidates"] for t in r["makes"]])
+    assert {"w[b, h, t, s]", "p[b, h, t, s]", "Z[b, h, t, e]"} <= made
+    others = {t for t in made if t.startswith("Z_part")}
+    assert made == others | {"w[b, h, t, s]", "p[b, h, t, s]", "Z[b, h, t, e]"}
+
+
+@pytest.mark.parametrize("name", ["attention", "norms", "two"])
+def test_runners_up_call_what_they_store_as_the_table_does(name: str) -> None:
+    rows = {r["id"]: r for r in told(name)["candidates"]}
+    assert told(name)["runners_up"]
+    for runner in told(name)["runners_up"]:
+        made = lefts([t for k in runner["columns"] for t in rows[k]["makes"]])
+        (program,) = re.findall(r":\n(.*)\n    return", runner["text"], flags=re.DOTALL)
+        stored = lefts([line.strip() for line in program.splitlines()])
+        chunks = {s for s in stored if "_chunks" in s}
+        assert stored - chunks <= made
+
+
+def test_a_definition_over_other_axes_is_another_tensor() -> None:
+    """`h` lies with n first; what candidates store lies with m first and is not called h."""
+    (program,) = lang.parse(TURNED)
+    result = Optimization(program, Options())
+    found = explain(result, derivation=False, margin=False)
+    orders = {
+        name: own.classes.axes[c]
+        for own, names in zip(found.subject.places, found.subject.class_names, strict=True)
+        for c, name in names.items()
+    }
+    (h,) = (d for d in program.definitions if d.name == "h")
+    assert orders.get("h", h.axes) == h.axes

@@ -156,7 +156,7 @@ class _Table:
         text = (
             f"the best program that uses it takes {1 + more:.1f} times as long"
             if reason == "beyond"
-            else f"the relaxation would not buy it; a program with it is {more:.1%} slower"
+            else f"the relaxation would not buy it; a program with it is {_by(more)}"
         )
         return self._row(name, number, candidate, reason, text, answer.cost, more)
 
@@ -225,6 +225,10 @@ class _Table:
 
 def _compared(other: Candidate, own: Candidate) -> str:
     return f"{other.seconds / own.seconds:.0%} of its time"
+
+
+def _by(more: float) -> str:
+    return f"{more:.1%} slower" if more >= 0 else f"{-more:.2%} faster, which the choice left out"
 
 
 def _tile(parts: Sequence[Part]) -> dict[str, int]:

@@ -134,6 +134,7 @@ class Explanation:
     def _margin(self, margin: Margin) -> dict[str, Any]:
         pool = self.subject.choice.pool
         own = self._runner(margin.columns)
+        kernels = self.subject.renamed(margin.kernels)
         shown = [f"c{k}" if k < len(pool.columns) else f"d{k - len(pool.columns)}"
                  for k in margin.columns]  # fmt: skip
         return {
@@ -142,8 +143,8 @@ class Explanation:
             "kernel": margin.kernel,
             "runner_up": own,
             "columns": shown,
-            "program": program_text(self.result.work, margin.kernels) if margin.kernels else None,
-            "kernels": [kernel_dict(k) for k in margin.kernels],
+            "program": program_text(self.result.work, kernels) if kernels else None,
+            "kernels": [kernel_dict(k) for k in kernels],
             "chosen_seconds": margin.chosen_seconds,
             "seconds": margin.seconds,
             "checked": margin.checked,

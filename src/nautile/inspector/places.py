@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 
-from nautile import lang
 from nautile.egraph import encode
 from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
@@ -25,41 +24,50 @@ from nautile.terms import (
     transform,
 )
 
+from .derivation.shown import brief
 from .listing import Names, left_side
 
-__all__ = ["RegionPlaces", "source_lines", "source_names"]
+__all__ = ["RegionPlaces", "places_of", "source_lines", "source_names"]
 
 _LIMIT = 24  # operations of a class' term that are printed
+_MADE = 200  # operations of what a candidate computes that are printed
+
+
+def places_of(region: Region, snapshot: Snapshot) -> dict[Term, int]:
+    """The classes in which the source's terms stand, in the order of the source."""
+    home: dict[Node, int] = {n: c for c, ns in snapshot.classes.items() for n in ns}
+    found: dict[Term, int] = {}
+    for term in encode(region.outputs).terms:
+        kids = () if isinstance(term, Load) else children(term)
+        c = home.get(node_of(term, tuple(found.get(k, -1) for k in kids)))
+        if c is not None:
+            found[term] = c
+    return found
 
 
 class RegionPlaces:
-    """The classes of one region. `lines` gives the source line of terms (see `source_lines`),
-    `stored` the names of tensors that hold a class in the chosen program."""
+    """The classes of one region. `terms` gives the classes of the source's terms (see `places_of`),
+    `lines` their source lines (see `source_lines`), `names` what classes are called that candidates
+    store (see class_names.py), `source` the names of the source's terms."""
 
     def __init__(
         self,
         region: Region,
-        snapshot: Snapshot,
         classes: Classes,
+        terms: Mapping[Term, int],
         lines: Mapping[Term, int],
-        stored: Mapping[int, str],
+        names: Mapping[int, str],
+        source: Names,
     ) -> None:
-        self.region, self.snapshot, self.classes = region, snapshot, classes
-        self.lines, self.stored = lines, stored
+        self.region, self.snapshot, self.classes = region, classes.snapshot, classes
+        self.terms, self.lines, self.names, self.known = terms, lines, names, source
 
     @cached_property
     def source(self) -> dict[int, Term]:
         """The first term of the source that stands in each class."""
-        home: dict[Node, int] = {n: c for c, ns in self.snapshot.classes.items() for n in ns}
-        place: dict[Term, int] = {}
         found: dict[int, Term] = {}
-        for term in encode(self.region.outputs).terms:
-            kids = () if isinstance(term, Load) else children(term)
-            inner = tuple(place.get(k, -1) for k in kids)
-            c = home.get(node_of(term, inner))
-            if c is not None:
-                place[term] = c
-                found.setdefault(c, term)
+        for term, c in self.terms.items():
+            found.setdefault(c, term)
         return found
 
     @cached_property
@@ -84,32 +92,37 @@ class RegionPlaces:
         """The class' term in the source, else one of the smallest."""
         return self.source.get(c) or self.smallest[c]
 
-    def name(self, c: int) -> str:
-        """What the class is called where it is stored: its tensor in the chosen program, else the
-        region's and the class' numbers."""
-        return self.stored.get(c, f"class{self.region.number}_{c}")
-
     def left(self, c: int) -> str:
         """The class as a tensor: `S[b, t]`."""
-        return left_side(self.name(c), self.classes.axes[c])
+        return left_side(self.names[c], self.classes.axes[c])
 
     def shown(self, c: int) -> str:
         """`name[axes] = term` of a class that is stored between kernels; the tensor alone, where it
         is one that the program names."""
         if c in self.classes.roots:
-            names = [o.buffer.name for o in self.classes.outputs]
-            at = list(self.snapshot.roots).index(c)
-            return left_side(names[at], self.classes.outputs[at].axes)
-        return f"{self.left(c)} = {lang.show_term(self.term(c), _LIMIT)}"
+            return self._lefts(c)[0]
+        if self.names[c] in self._own:
+            return self.left(c)
+        return f"{self.left(c)} = {self._text(self.term(c), _LIMIT)}"
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        """The names that the program gives to definitions."""
+        return frozenset(name for name, _ in self.known.values())
+
+    def _text(self, term: Term, limit: int) -> str:
+        """The term, what definitions stand for under their names; longer ones elided inside."""
+        return brief(term, self.known, limit)
 
     def made(self, candidate: Candidate) -> list[str]:
-        """What a candidate makes, as definitions over what it needs."""
+        """All that a candidate makes, as definitions. Names of the program's definitions stand for
+        what they compute, unless the candidate needs them."""
         return self.definitions(candidate.groups)
 
     def definitions(self, groups: Iterable[Iterable[tuple[int, Term]]]) -> list[str]:
         """Classes with the terms that compute them, as definitions."""
         return [
-            f"{left} = {lang.show_term(self.readable(term), 200)}"
+            f"{left} = {self._text(self.readable(term), _MADE)}"
             for group in groups
             for c, term in group
             for left in self._lefts(c)
@@ -117,7 +130,7 @@ class RegionPlaces:
 
     def readable(self, term: Term) -> Term:
         """The term, loads of classes that are stored between kernels under readable names."""
-        names = {self.classes.buffer(c): self.name(c) for c in self.classes.nodes}
+        names = {self.classes.buffer(c): name for c, name in self.names.items()}
 
         def step(part: Term) -> Term:
             if isinstance(part, Load) and part.buffer in names:

@@ -21,7 +21,8 @@ def runners_up(subject: Subject) -> list[dict[str, Any]]:
     negative then."""
     plan, taken = subject.plan, set(subject.choice.taken.columns)
     found = []
-    for n, (seconds, kernels) in enumerate(plan.runners_up):
+    for n, (seconds, finished) in enumerate(plan.runners_up):
+        kernels = subject.renamed(finished)
         columns = subject.choice.others[n].columns if n < len(subject.choice.others) else ()
         more = _difference(spent(kernels), spent(plan.kernels))
         found.append(

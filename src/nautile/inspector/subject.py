@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,10 +12,11 @@ from nautile.extract.device import Device, device
 from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.pool import Choice
 from nautile.stages import Optimization
-from nautile.terms import Output
+from nautile.terms import Term
 
+from .class_names import class_names, renamed, stored_classes
 from .listing import Names
-from .places import RegionPlaces, source_lines, source_names
+from .places import RegionPlaces, places_of, source_lines, source_names
 
 if TYPE_CHECKING:
     from nautile.worker import Worker
@@ -60,36 +61,31 @@ class Subject:
     def places(self) -> tuple[RegionPlaces, ...]:
         """The classes of every region."""
         lines = source_lines(self.result.work, self.result.regions)
-        stored = self._stored()
+        rows = zip(
+            self.result.regions, self.choice.pool.classes, self._terms, self.class_names,
+            strict=True,
+        )  # fmt: skip
         return tuple(
-            RegionPlaces(region, own.snapshot, own, lines, stored.get(n, {}))
-            for n, (region, own) in enumerate(
-                zip(self.result.regions, self.choice.pool.classes, strict=True)
-            )
+            RegionPlaces(region, own, terms, lines, names, self.names)
+            for region, own, terms, names in rows
         )
 
-    def _stored(self) -> Mapping[int, dict[int, str]]:
-        """By region: the tensor that holds a class between the chosen kernels."""
-        found: dict[int, dict[int, str]] = {}
-        for kernel in self.plan.kernels:
-            if kernel.split and not kernel.closing:
-                continue
-            outputs = kernel.parts[-1].outputs if kernel.closing else kernel.outputs
-            for column in kernel.columns:
-                number, _ = self.choice.pool.candidates[column]
-                own = found.setdefault(number, {})
-                own.update(self._between(column, outputs, set(own)))
-        return found
+    @cached_property
+    def _terms(self) -> tuple[dict[Term, int], ...]:
+        """By region: the classes of the source's terms."""
+        pairs = zip(self.result.regions, self.choice.pool.classes, strict=True)
+        return tuple(places_of(region, own.snapshot) for region, own in pairs)
 
-    def _between(
-        self, column: int, outputs: Sequence[Output], known: set[int]
-    ) -> Mapping[int, str]:
-        number, candidate = self.choice.pool.candidates[column]
-        classes = self.choice.pool.classes[number]
-        final = {o.buffer.name for o in classes.outputs}
-        stored = [o.buffer.name for o in outputs if o.buffer.name not in final]
-        made = [c for group in candidate.groups for c, _ in group if c not in classes.roots]
-        return dict(zip(made, stored, strict=True)) if len(made) == len(stored) else {}
+    @cached_property
+    def class_names(self) -> tuple[dict[int, str], ...]:
+        """By region: what the classes are called that candidates store."""
+        pool = self.choice.pool
+        stored = stored_classes(pool, self.plan.kernels)
+        return class_names(pool, self.result.work, stored, self._terms, self.names)
+
+    def renamed(self, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+        """Another program's kernels, with these names for what lies between them."""
+        return renamed(kernels, self.choice.pool, self.class_names)
 
     @cached_property
     def names(self) -> Names:
