@@ -9,7 +9,7 @@ from nautile.extract.baseline import baseline
 from nautile.extract.device import Device, device, device_names
 from nautile.extract.kernel import Kernel, Part, Plan, Prediction
 from nautile.extract.plan import choose
-from nautile.extract.regions import Region, cut, snapshot_of
+from nautile.extract.regions import Region, cut, snapshot_of, written
 from nautile.extract.roofline import schedules
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "device_names",
     "schedules",
     "snapshot_of",
+    "written",
 ]

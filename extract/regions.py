@@ -34,13 +34,15 @@ from nautile.terms import (
     Term,
     buffers,
     children,
+    substitute,
     walk,
 )
 
-__all__ = ["Region", "cut", "snapshot_of"]
+__all__ = ["Region", "cut", "snapshot_of", "written"]
 
 WHOLE = 64  # distinct subterms of a program that is left uncut
 LARGEST = 110  # subterms of a region before it is cut further
+PLACES = 8  # index expressions that a definition is read at before it is stored
 MORE = 1.25  # positions that a definition read at several places may be computed over, for one
 REPEAT = 1024  # positions that read one element before it is stored (four blocks of 256)
 
@@ -66,6 +68,13 @@ def cut(program: Program) -> tuple[Region, ...]:
         stored = pieces.cuts(stored)
     groups = pieces.groups(stored)
     return tuple(Region(outputs, n) for n, outputs in enumerate(groups))
+
+
+def written(program: Program) -> tuple[Region, ...]:
+    """The program as it is written: a region for each definition that its results need."""
+    pieces = _Pieces(program)
+    outputs = pieces.whole(set(pieces.needed))
+    return tuple(Region((output,), n) for n, output in enumerate(outputs))
 
 
 class _Pieces:
@@ -99,25 +108,36 @@ class _Pieces:
                 heavy.add(name)
         return heavy
 
-    def bodies(self) -> list[Term]:
-        """The terms of all needed definitions and outputs."""
-        own = [self.definitions[n].body for n in self.needed]
-        return own + [o.term for o in self.program.outputs]
-
     def forced(self) -> set[str]:
         """Heavy definitions that would be computed over more positions than they have if they were
         written out: at all index expressions together that they are read at. (A quarter more is
-        nothing: picking one element a row does not force a matrix of logits into memory.)"""
+        nothing: picking one element a row does not force a matrix of logits into memory.)
+
+        What is written out is read where its readers are, binders of their own included: the terms
+        of one row under two axes are two rows to the e-graph.
+        """
         found: set[str] = set()
-        for body in self.bodies():
-            places: dict[str, set[tuple[Term, ...]]] = {}
-            for load in _loads(body):
-                name = load.buffer.name
-                if name in self.heavy:
-                    at = tuple(load.coordinates[k] for k in self._felt(name))
-                    places.setdefault(name, set()).add(at)
-            found |= {n for n, at in places.items() if self._widened(n, at)}
+        places: dict[str, dict[tuple[Term, ...], Load]] = {n: {} for n in self.heavy}
+        for output in self.program.outputs:
+            self._note(output.term, places)
+        for name in (n for n in reversed(self.needed) if n in self.heavy):
+            d, read = self.definitions[name], places[name]
+            if len(read) > PLACES or self._widened(name, set(read)):
+                found.add(name)
+                self._note(d.body, places)
+            else:
+                for load in read.values():
+                    at = dict(zip(d.axes, load.coordinates, strict=True))
+                    self._note(substitute(d.body, at), places)
         return found | self._gathered(found)
+
+    def _note(self, body: Term, places: dict[str, dict[tuple[Term, ...], Load]]) -> None:
+        """Add where heavy definitions are read: at one load of those that reductions inside them
+        cannot tell apart."""
+        for load in _loads(body):
+            if load.buffer.name in places:
+                at = tuple(load.coordinates[k] for k in self._felt(load.buffer.name))
+                places[load.buffer.name].setdefault(at, load)
 
     def _gathered(self, stored: set[str]) -> set[str]:
         """Definitions that read one tensor at several places and whose elements are read again and

@@ -11,7 +11,7 @@ from nautile.inline import Definitions, inline_outputs
 from nautile.snapshot import Node, term_of
 from nautile.terms import Output, Term, buffers
 
-from .build import PROGRAMS, program
+from .build import PROGRAMS, baseline, plan, program
 from .test_choose import BLOCK
 
 
@@ -116,3 +116,47 @@ def test_a_deep_program_is_never_written_out_whole(monkeypatch: pytest.MonkeyPat
     regions = extract.cut(program("\n".join([head, *layers, "    return h8", ""])))
     assert len(regions) == 8
     assert max(sizes) < 100
+
+
+def layers(count: int) -> str:
+    """Products of one square matrix and rows' softmax: columns of a layer are rows of the next."""
+    lines = ["def f(h0: f32[N,N], *, N=256) -> f32[N,N]:"]
+    for n in range(1, count + 1):
+        lines += [
+            f"    a{n}[i,k] = sum[j](h{n - 1}[i,j] * h0[j,k])",
+            f"    h{n}[i,j] = softmax[j](a{n}[i,j] * {n}.5)",
+        ]
+    return "\n".join([*lines, f"    return h{count}", ""])
+
+
+def test_what_is_read_under_two_axes_through_its_readers_is_stored() -> None:
+    """A softmax' own maximum walks the axis that the next product's result has: written out, the
+    product before it would be two classes, computed twice."""
+    regions = extract.cut(program(layers(3)))
+    assert [[o.buffer.name for o in r.outputs] for r in regions] == [["a1"], ["a2"], ["h3"]]
+
+
+def test_rows_that_share_their_axis_with_a_product_stay_in_one_region() -> None:
+    text = """
+def f(X: f32[N,D], *, N=256, D=256) -> f32[N,D]:
+    x[t,s: N] = sum[d](X[t,d] * X[s,d])
+    y[t,d] = sum[s](softmax[s](x[t,s]) * X[s,d])
+    return y
+"""
+    assert len(extract.cut(program(text))) == 1
+
+
+def test_layers_are_chosen_no_slower_than_one_kernel_a_definition() -> None:
+    source = program(layers(2))
+    assert plan(source).seconds <= baseline(source)["seconds"]
+
+
+def test_many_places_of_one_definition_end_in_a_store() -> None:
+    """A tree of sums reads halves of each level: no element twice, but at ever more places."""
+    lines = ["def f(h: f32[T,C], *, T=4096, C=8) -> f32[T//4096]:", "    s0[t: T] = sum[c](h[t,c])"]
+    for n in range(1, 13):
+        half = 4096 >> n
+        lines.append(f"    s{n}[t: T//{1 << n}] = s{n - 1}[t] + s{n - 1}[t + {half}]")
+    regions = extract.cut(program("\n".join([*lines, "    return s12", ""])))
+    assert 2 <= len(regions) <= 6
+    assert max(len(snapshot_of(r.outputs).classes) for r in regions) <= LARGEST
