@@ -58,7 +58,8 @@ class Exact:
     def __call__(self, columns: Sequence[Column], roots: Sequence[int]) -> Selection | None:
         incumbent = self._incumbent(columns, roots)
         ceiling = self.most if incumbent is None else min(self.most, incumbent.cost)
-        kept = [k for k in prune(columns, roots, ceiling) if k not in self.forbid]
+        free = [k for k in range(len(columns)) if k not in self.forbid]
+        kept = [free[k] for k in prune([columns[k] for k in free], roots, ceiling)]
         kept = sorted({*kept, *self.force})
         if len(kept) > MANY and not self.cuts:
             kept = sorted({*_within_reach(columns, roots, kept, ceiling), *self.force})

@@ -2,18 +2,19 @@
 
 ```
 Pool   ::= classes (by region), candidates (region, candidate), columns (same order), roots, items,
-           dropped (region, candidate), unfit (region, body)
+           dropped (region, candidate), unfit (region, body), refused (region, candidate)
 Choice ::= pool, best (the cheapest selection), chosen (a simpler one within the noise), others
 ```
 
 A column's number is its candidate's; an item is a class of a region. The pool stays with the plan,
 so that the choice can be solved again under other prices, or with columns forced and forbidden.
-`dropped` and `unfit` are some of what the generators left out, to be told of.
+`dropped` and `unfit` are some of what the generators left out, to be told of; `refused` are those
+that code generation could make no kernel of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nautile.errors import ExtractionError
@@ -40,6 +41,7 @@ class Pool:
     items: Mapping[tuple[int, int], int]
     dropped: tuple[tuple[int, Candidate], ...] = ()
     unfit: tuple[tuple[int, Unfit], ...] = ()
+    refused: tuple[tuple[int, Candidate], ...] = ()
 
     def chosen(self, selection: Selection) -> list[Chosen]:
         """The candidates, each with the classes that it is there to store: another may make them,
@@ -58,7 +60,15 @@ class Pool:
         if not self.dropped:
             return self
         wide = _numbered(self.classes, (*self.candidates, *self.dropped))
-        return replace(wide, unfit=self.unfit)
+        return replace(wide, unfit=self.unfit, refused=self.refused)
+
+    def without(self, columns: Collection[int]) -> Pool:
+        """The pool without some columns, which it remembers as refused, and with all candidates
+        that were left out: what the columns were better than may be the best now."""
+        kept = (c for k, c in enumerate(self.widened.candidates) if k not in columns)
+        gone = tuple(self.candidates[k] for k in sorted(columns))
+        less = _numbered(self.classes, tuple(kept))
+        return replace(less, unfit=self.unfit, refused=(*self.refused, *gone))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Program --cut--> regions --saturate--> snapshots --choose--> Plan --lower--> til
 
 Each stage is a function from the results of the stages before it; `Optimization` holds all of them
 and can be inspected after any. How a kernel becomes CUDA and machine code, and what happens where a
-schedule is refused, is in building.py.
+schedule is refused, is in building.py; what happens where a kernel is, in retreat.py.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from nautile import building, lang
+from nautile import building, lang, retreat
 from nautile.building import architectures
 from nautile.built import Built, Implementation, Step
-from nautile.errors import InputError
+from nautile.errors import ExtractionError, InputError
 from nautile.options import NUMERICS, Options
 from nautile.provenance import ingredients, key_of
 from nautile.terms import Program
 
 if TYPE_CHECKING:
     from nautile.certificate import Certificate
-    from nautile.extract.kernel import Plan
+    from nautile.extract.kernel import Kernel, Plan
     from nautile.extract.regions import Region
     from nautile.snapshot import Snapshot
     from nautile.worker import Worker
@@ -182,34 +182,48 @@ def saturate(result: Optimization, worker: Worker | None = None) -> None:
 
 
 def choose(result: Optimization) -> None:
-    """Pick the cheapest set of candidate kernels, and price the source program."""
+    """Pick the cheapest set of candidate kernels, and price the source program. Where none fits the
+    device, the program is taken as it stands (see retreat.py)."""
     from nautile import extract
 
     o = result.options
     target = extract.device(o.target)
     pairs = list(zip(result.regions, result.snapshots, strict=True))
-    result.plan = extract.choose(pairs, result.work, target, numerics=o.numerics)
+    try:
+        result.plan = extract.choose(pairs, result.work, target, numerics=o.numerics)
+    except ExtractionError as error:
+        if not retreat.to_source(result):
+            raise error from None
     result.baseline = extract.baseline(result.program, target)
 
 
 def build(result: Optimization) -> None:
-    """Lower and emit each kernel; a schedule that does not lower gives way to the next."""
+    """Lower and emit each kernel; a schedule that does not lower gives way to the next, and a
+    kernel of which none does to other kernels."""
+    result.built = retreat.each(result, lambda kernel: building.build(kernel, result.options))
     assert result.plan is not None
-    result.built = tuple(building.build(k, result.options) for k in result.plan.kernels)
     result.plan = _as_built(result.plan, result.built)
 
 
 def compile_all(result: Optimization) -> None:
-    """Compile each kernel for each architecture; a refused schedule gives way to the next."""
+    """Compile each kernel for each architecture; a refused schedule gives way to the next, and a
+    kernel of which all are refused to other kernels."""
     if not result.options.compile:
         return
-    with building.Compiler(result.options.threads or None) as compiler:
-        for built in result.built:
-            building.ahead(built, result.options, compiler)
-        result.built = tuple(
-            building.compile_built(built, result.options, compiler) for built in result.built
-        )
     assert result.plan is not None
+    options = result.options
+    known = tuple(zip(result.plan.kernels, result.built, strict=True))
+
+    with building.Compiler(options.threads or None) as compiler:
+
+        def compiled(kernel: Kernel) -> Built:
+            found = (built for other, built in known if other is kernel)
+            built = next(found, None) or building.build(kernel, options)
+            return building.compile_built(built, options, compiler)
+
+        for built in result.built:
+            building.ahead(built, options, compiler)
+        result.built = retreat.each(result, compiled)
     result.plan = _as_built(result.plan, result.built)
 
 

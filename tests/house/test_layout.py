@@ -29,7 +29,7 @@ STREET: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("certificate",),
     ("bundle", "runtime", "built", "options"),
-    ("building", "provenance"),
+    ("building", "provenance", "retreat"),
     ("stages", "report", "cli_options", "rules_cli"),
     ("workbench",),
     ("inspector",),

@@ -1,0 +1,139 @@
+"""What is taken instead of a kernel that code generation refuses.
+
+A kernel is refused when no schedule of it lowers, or the gate lets none of its CUDA pass. Then its
+candidates leave the pool and the choice is made again. After some refusals, or where nothing is
+left to choose from, the program is taken as it is: first its regions' own terms, without what rules
+made of them ("unsaturated"), then a region for each definition ("written"). `Plan.pruned` counts
+the refusals ("refused") and names the source that was taken; `Plan.choice.pool.refused` keeps the
+candidates. The bound stays that of the first choice where it is lower: the source's own terms do
+not tell what others might do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from nautile.errors import CompileError, ExtractionError, LoweringError
+
+if TYPE_CHECKING:
+    from nautile.built import Built
+    from nautile.extract.device import Device
+    from nautile.extract.kernel import Kernel, Plan
+    from nautile.extract.regions import Region
+    from nautile.options import Options
+    from nautile.snapshot import Snapshot
+    from nautile.terms import Program
+
+__all__ = ["Chosen", "each", "to_source"]
+
+_REFUSALS = 6  # of kernels before the next source is taken
+_SOURCES = ("unsaturated", "written")
+
+
+class Chosen(Protocol):
+    """What is known of an optimization once its program is chosen (stages.Optimization)."""
+
+    options: Options
+    regions: tuple[Region, ...]
+    snapshots: tuple[Snapshot, ...]
+    plan: Plan | None
+
+    @property
+    def work(self) -> Program:
+        """What the stages work on."""
+        ...
+
+
+def each(result: Chosen, make: Callable[[Kernel], Built]) -> tuple[Built, ...]:
+    """`make` of the plan's kernels, or of those of the next plan (which is the result's then) where
+    it refuses one. Raises the first refusal where no plan is left."""
+    first: LoweringError | CompileError | None = None
+    while True:
+        assert result.plan is not None
+        made: list[Built] = []
+        for kernel in result.plan.kernels:
+            try:
+                made.append(make(kernel))
+            except (LoweringError, CompileError) as error:
+                if isinstance(error, CompileError) and error.code != "gate":
+                    raise
+                first = first or error
+                if not _refuse(result, kernel):
+                    raise first from None
+                break
+        else:
+            return tuple(made)
+
+
+def to_source(result: Chosen) -> bool:
+    """Choose from the program's own terms; False where that cannot be, or has been done."""
+    taken = _taken(result.plan)
+    left = _SOURCES if taken is None else _SOURCES[_SOURCES.index(taken) + 1 :]
+    return any(_take(result, source) for source in left)
+
+
+def _taken(plan: Plan | None) -> str | None:
+    """The source that the plan was chosen from, None where it was what rules made of it."""
+    pruned = {} if plan is None else plan.pruned
+    return next((source for source in reversed(_SOURCES) if source in pruned), None)
+
+
+def _take(result: Chosen, source: str) -> bool:
+    from nautile import extract
+
+    old, numerics = result.plan, result.options.numerics
+    regions = extract.written(result.work) if source == "written" else result.regions
+    snapshots = tuple(extract.snapshot_of(region.outputs) for region in regions)
+    pairs = list(zip(regions, snapshots, strict=True))
+    try:
+        plan = extract.choose(pairs, result.work, _device(result), numerics=numerics)
+    except ExtractionError:
+        return False
+    refused = 0 if old is None else old.pruned.get("refused", 0)
+    pruned = {**plan.pruned, "refused": refused, source: 1}
+    result.regions, result.snapshots = regions, snapshots
+    result.plan = replace(_bounded(plan, old), pruned=pruned)
+    return True
+
+
+def _refuse(result: Chosen, kernel: Kernel) -> bool:
+    """Choose without the kernel's candidates; False where there is nothing else to choose."""
+    plan = result.plan
+    assert plan is not None
+    gone = 0 if plan.choice is None else len(plan.choice.pool.refused)
+    count = plan.pruned.get("refused", 0) + 1
+    result.plan = replace(plan, pruned={**plan.pruned, "refused": count})
+    if kernel.columns and gone < _REFUSALS and _choose_without(result, kernel):
+        return True
+    return to_source(result)
+
+
+def _choose_without(result: Chosen, kernel: Kernel) -> bool:
+    from nautile.extract.plan import decide
+
+    old = result.plan
+    if old is None or old.choice is None:
+        return False
+    pool = old.choice.pool.without(kernel.columns)
+    try:
+        plan = decide(pool, result.work, _device(result), numerics=result.options.numerics)
+    except ExtractionError:
+        return False
+    plan = replace(plan, pruned=old.pruned)
+    result.plan = plan if _taken(old) is None else _bounded(plan, old)
+    return True
+
+
+def _bounded(plan: Plan, old: Plan | None) -> Plan:
+    """The plan with the lower bound of the one that was chosen of more."""
+    if old is None or old.bound >= plan.bound:
+        return plan
+    return replace(plan, bound=old.bound, gap=1 - old.bound / plan.seconds)
+
+
+def _device(result: Chosen) -> Device:
+    from nautile import extract
+
+    return extract.device(result.options.target)
