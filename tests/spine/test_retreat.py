@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import pytest
 
+import nautile
 from nautile import building, extract
 from nautile.building import build as real
 from nautile.built import Built
@@ -145,3 +146,16 @@ def test_what_does_not_compile_is_an_error(worker: Worker, monkeypatch: pytest.M
     monkeypatch.setattr(building.Compiler, "ahead", lambda *_: None)
     with pytest.raises(CompileError, match="expected"):
         optimize(ATTENTION, replace(PLAIN, compile=True), worker=worker)
+
+
+def test_an_explanation_tells_what_was_refused(
+    first: Optimization, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert first.plan is not None
+    refusing(monkeypatch, *first.plan.kernels)
+    result = optimize(ATTENTION, PLAIN, worker=worker)
+    told = nautile.explain(result, worker=worker).as_dict()
+    found = [row for row in told["candidates"] if row["reason"]["code"] == "lowering"]
+    assert [row["id"] for row in found] == ["l0"]
+    assert not found[0]["taken"]
+    assert told["pruned"]["refused"] == 1

@@ -3,8 +3,9 @@
 ```
 Row    ::= id, makes, needs, seconds, bound, tile, streams, split, taken, reason, forced
 id     ::= "c" column of the pool | "d" one that was left out of the choice | "u" a body that fits
-           no tiles (numbers as in Pool.candidates, Pool.dropped, Pool.unfit)
-reason ::= taken | noise | dearer | unused | dominated | beyond | unpriced | infeasible
+           no tiles | "l" one that code generation refused (numbers as in Pool.candidates,
+           Pool.dropped, Pool.unfit, Pool.refused)
+reason ::= taken | noise | dearer | unused | dominated | beyond | unpriced | infeasible | lowering
 ```
 
 `forced` is the cheapest program in which the candidate is used: what it would cost to take it.
@@ -75,9 +76,10 @@ class Row:
 
 
 def rows(choice: Choice, places: Sequence[RegionPlaces], device: Device) -> tuple[Row, ...]:
-    """All candidates: those of the choice, those left out of it, bodies that fit no tiles."""
+    """All candidates: those of the choice, those left out of it, bodies that fit no tiles, and
+    those that were chosen and refused."""
     table = _Table(choice, places, device)
-    return (*table.entered(), *table.dropped(), *table.unfit())
+    return (*table.entered(), *table.dropped(), *table.unfit(), *table.refused())
 
 
 def forced(pool: Pool, taken: Sequence[int], column: int) -> Selection | None:
@@ -193,6 +195,12 @@ class _Table:
                 number,
                 facts={} if limit is None else limit.as_dict(),
             )
+
+    def refused(self) -> Iterator[Row]:
+        """Candidates that were chosen, and no kernel could be made of."""
+        text = "it was chosen, but no schedule of it lowers and passes the gate"
+        for k, (number, candidate) in enumerate(self.pool.refused):
+            yield self._row(f"l{k}", number, candidate, "lowering", text)
 
     def _row(
         self,

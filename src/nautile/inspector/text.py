@@ -42,6 +42,11 @@ _CODES: Mapping[str, str] = {
     "beyond": "beyond twice the best",
     "unpriced": "not worth their place",
     "infeasible": "that fit no tiles",
+    "lowering": "that code generation refused",
+}
+_SOURCES: Mapping[str, str] = {
+    "written": "a kernel or more for each definition: nothing else fits the device and lowers",
+    "unsaturated": "the source's own terms: nothing that rules made fits the device and lowers",
 }
 
 
@@ -260,6 +265,9 @@ def _candidates(d: Mapping[str, Any]) -> Iterator[str]:
     if d["pruned"].get("beam"):
         text = f"the beam left out {d['pruned']['beam']} bodies: the bound holds for what it kept"
         yield from _row("pruned", [text])
+    source = next((s for s in _SOURCES if s in d["pruned"]), None)
+    if source is not None:
+        yield from _row("fallback", [_SOURCES[source]])
 
 
 def _saturation(d: Mapping[str, Any]) -> Iterator[str]:
