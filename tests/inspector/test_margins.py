@@ -15,7 +15,7 @@ from nautile.extract.kernel import Plan
 from nautile.extract.roofline import price
 from nautile.extract.selection import in_order
 from nautile.extract.sensitivity import SCALED, scaled
-from nautile.inspector.margins import Margin, generated_again, margins
+from nautile.inspector.margins import Margin, _Search, generated_again, margins
 from nautile.inspector.wording import margin_words
 from nautile.lang import show_term
 from nautile.stages import Optimization, Options
@@ -111,6 +111,16 @@ def test_a_program_without_a_rival_says_so() -> None:
     assert "would not flip" in explained("pointwise").as_text()
 
 
+def test_a_choice_that_is_launched_as_the_same_kernels_is_no_flip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = chosen("attention")
+    assert any(m.factor is not None for m in found("attention") if m.kernel is None)
+    monkeypatch.setattr(_Search, "finished", lambda self, *_: self.plan.kernels)
+    own = margins(result, again=False).choice
+    assert all(m.factor is None for m in own if m.kernel is None)
+
+
 def test_margins_follow_no_name() -> None:
     (other,) = lang.parse(
         """
@@ -137,12 +147,12 @@ def q7(one: bf16[P,H,T,D], two: bf16[P,H,S,D], three: bf16[P,H,S,E], *,
 
 
 def program_of(plan: Plan) -> list[str]:
-    """What the plan's kernels compute, whatever tiles and chunks they take."""
+    """What the plan's kernels compute, part by part, whatever tiles and chunks they take."""
     assert plan.choice is not None
     pool = plan.choice.pool
     texts = []
     for number, c in (pool.candidates[k] for k in plan.choice.taken.columns):
-        terms = sorted(show_term(t) for group in c.groups for _, t in group)
+        terms = sorted(str(sorted(show_term(t) for _, t in group)) for group in c.groups)
         texts.append(f"{number} {terms} {c.division.split.axis if c.division else ''}")
     return sorted(texts)
 

@@ -31,6 +31,7 @@ from nautile.extract.pool import Pool
 from nautile.extract.selection import Selection
 from nautile.extract.sensitivity import SCALED, Chooser, Costs, at_prices, costs, scaled
 from nautile.stages import Optimization
+from nautile.terms import Output
 
 __all__ = [
     "APART",
@@ -141,6 +142,11 @@ def _identity(candidate: tuple[int, Candidate]) -> tuple[Any, ...]:
     number, c = candidate
     split = c.division.split.axis if c.division else None
     return number, c.needs, frozenset(c.groups), split
+
+
+def _launched(kernels: Sequence[Kernel]) -> tuple[int, frozenset[tuple[Output, ...]]]:
+    """What finished kernels store: a joint candidate that is launched part by part adds nothing."""
+    return len(kernels), frozenset(p.outputs for k in kernels for p in k.parts)
 
 
 def _generated_far(result: Optimization) -> list[tuple[int, Candidate]]:
@@ -254,7 +260,9 @@ class _Search:
                 continue
             other = self.other(table[:, n])
             if other is not None:
-                return self.pinned(resource, before, factors[n], other)
+                margin = self.pinned(resource, before, factors[n], other)
+                if _launched(margin.kernels) != _launched(self.plan.kernels):
+                    return margin
             before = factors[n]
         return None
 
