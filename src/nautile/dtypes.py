@@ -7,54 +7,63 @@ float64; integers stay integers. tf32 is stored in four bytes and keeps ten bits
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
-import ml_dtypes
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # loaded where values are computed: to name a type needs neither
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["DTYPES", "DType", "is_float", "is_integer", "round_to", "storage"]
 
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """One element type: `bytes` in memory, NumPy `storage`, `digits` of mantissa (with the hidden
-    bit; 0 for integers), largest finite value and C++ spelling."""
+    """One element type: `bytes` in memory, `digits` of mantissa (with the hidden bit; 0 for
+    integers), largest finite value, C++ spelling, and the name of the type that stores it in
+    NumPy or ml_dtypes."""
 
     name: str
     bytes: int
-    storage: np.dtype[np.generic]
     kind: str  # "float", "integer" or "bool"
     digits: int
     largest: float
     cpp: str
+    stored_as: str
+
+    @property
+    def storage(self) -> np.dtype[np.generic]:
+        """The NumPy type that holds its elements."""
+        return storage(self.name)
 
 
-def _table() -> dict[str, DType]:
-    rows = [
-        ("f64", np.float64, "float", 53, 1.7976931348623157e308, "double"),
-        ("f32", np.float32, "float", 24, 3.4028234663852886e38, "float"),
-        ("tf32", np.float32, "float", 11, 3.4011621342146535e38, "float"),
-        ("bf16", ml_dtypes.bfloat16, "float", 8, 3.3895313892515355e38, "__nv_bfloat16"),
-        ("f16", np.float16, "float", 11, 65504.0, "__half"),
-        ("f8e4m3", ml_dtypes.float8_e4m3fn, "float", 4, 448.0, "__nv_fp8_e4m3"),
-        ("f8e5m2", ml_dtypes.float8_e5m2, "float", 3, 57344.0, "__nv_fp8_e5m2"),
-        ("i64", np.int64, "integer", 0, float(2**63 - 1), "long long"),
-        ("i32", np.int32, "integer", 0, float(2**31 - 1), "int"),
-        ("i8", np.int8, "integer", 0, 127.0, "signed char"),
-        ("bool", np.bool_, "bool", 0, 1.0, "bool"),
-    ]
-    return {
-        name: DType(name, np.dtype(t).itemsize, np.dtype(t), kind, digits, largest, cpp)
-        for name, t, kind, digits, largest, cpp in rows
-    }
+DTYPES: dict[str, DType] = {
+    row[0]: DType(*row)
+    for row in (
+        ("f64", 8, "float", 53, 1.7976931348623157e308, "double", "float64"),
+        ("f32", 4, "float", 24, 3.4028234663852886e38, "float", "float32"),
+        ("tf32", 4, "float", 11, 3.4011621342146535e38, "float", "float32"),
+        ("bf16", 2, "float", 8, 3.3895313892515355e38, "__nv_bfloat16", "bfloat16"),
+        ("f16", 2, "float", 11, 65504.0, "__half", "float16"),
+        ("f8e4m3", 1, "float", 4, 448.0, "__nv_fp8_e4m3", "float8_e4m3fn"),
+        ("f8e5m2", 1, "float", 3, 57344.0, "__nv_fp8_e5m2", "float8_e5m2"),
+        ("i64", 8, "integer", 0, float(2**63 - 1), "long long", "int64"),
+        ("i32", 4, "integer", 0, float(2**31 - 1), "int", "int32"),
+        ("i8", 1, "integer", 0, 127.0, "signed char", "int8"),
+        ("bool", 1, "bool", 0, 1.0, "bool", "bool_"),
+    )
+}
 
 
-DTYPES: dict[str, DType] = _table()
-
-
+@cache
 def storage(name: str) -> np.dtype[np.generic]:
     """The NumPy type that holds elements of `name`."""
-    return DTYPES[name].storage
+    import ml_dtypes
+    import numpy as np
+
+    stored = DTYPES[name].stored_as
+    found: type[np.generic] = getattr(np, stored, None) or getattr(ml_dtypes, stored)
+    return np.dtype(found)
 
 
 def is_float(name: str) -> bool:
@@ -72,6 +81,8 @@ def round_to(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
 
     tf32 rounds to nearest, ties away from zero, as the `cvt.rna.tf32.f32` instruction does.
     """
+    import numpy as np
+
     x = np.asarray(values, dtype=np.float64)
     if name == "f64":
         return x

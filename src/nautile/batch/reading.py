@@ -12,7 +12,6 @@ from nautile.batch.inputs import File
 from nautile.batch.known import Known, Read
 from nautile.errors import ExecutionError, InputError, NautileError
 from nautile.lang.limits import read
-from nautile.lang.module import read_module
 from nautile.lang.source import Source
 from nautile.provenance import code_version
 from nautile.task.make import names_of
@@ -71,6 +70,8 @@ class Reader:
     def _applicable(self, text: str) -> dict[str, int]:
         """The sizes among `dims` that programs of the text have. A malformed text has none, and is
         told of when it is parsed."""
+        from nautile.lang.module import read_module
+
         try:
             programs = read_module(Source(text, "<text>"), None).programs.values()
         except InputError:

@@ -12,6 +12,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import IO
 
 from nautile.executor.frames import HEAD, JOB, Ready, Result, Stage, framed
@@ -26,6 +27,7 @@ __all__ = ["serve"]
 def serve(parent: int) -> None:
     """Run tasks from standard input for the process `parent`."""
     die_with_parent(parent)
+    import_module("numpy")  # under no limit: BLAS that finds no memory for itself ends the process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the pool decides
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -309,4 +309,5 @@ def _error(job: Job, message: str, code: str) -> Outcome:
 
 def _code_of(said: str) -> str:
     """The code of a death: by a limit that libraries noticed, or of another kind."""
-    return "memory-limit" if "bad_alloc" in said or "MemoryError" in said else "worker-died"
+    signs = ("bad_alloc", "MemoryError", "Memory allocation")
+    return "memory-limit" if any(sign in said for sign in signs) else "worker-died"

@@ -18,8 +18,34 @@ assigned-twice, name-clash, reserved, bad-index, wrong-type, wrong-arguments, un
 limit, missing-file, not-a-file, unreadable-file, not-text.
 """
 
-from nautile.lang.identity import anonymous, key, spelling
-from nautile.lang.parser import parse, parse_file
-from nautile.lang.printer import show, show_term
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nautile.lang.identity import anonymous, key, spelling
+    from nautile.lang.parser import parse, parse_file
+    from nautile.lang.printer import show, show_term
 
 __all__ = ["anonymous", "key", "parse", "parse_file", "show", "show_term", "spelling"]
+
+_HOMES = {
+    "anonymous": "identity",
+    "key": "identity",
+    "parse": "parser",
+    "parse_file": "parser",
+    "show": "printer",
+    "show_term": "printer",
+    "spelling": "identity",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names load on first use: who finds programs by their texts' digests needs no parser, nor the
+    NumPy types that it knows."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -14,8 +14,7 @@ from sqlalchemy import Connection, inspect, text
 
 from nautile.errors import StoreError
 
-from .migrations.versions.m0001_entries import APPLICATION
-from .schema import VERSION_TABLE, metadata
+from .schema import APPLICATION, VERSION_TABLE, metadata
 
 __all__ = ["current", "newest", "revisions", "upgrade"]
 

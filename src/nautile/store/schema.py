@@ -26,8 +26,9 @@ from sqlalchemy import (
     Text,
 )
 
-__all__ = ["VERSION_TABLE", "artifacts", "entries", "links", "meta", "metadata"]
+__all__ = ["APPLICATION", "VERSION_TABLE", "artifacts", "entries", "links", "meta", "metadata"]
 
+APPLICATION = 0x4E617574  # "Naut": how SQLite tells whose file it is; set by the first migration
 VERSION_TABLE = "store_schema"
 
 metadata = MetaData()
