@@ -35,15 +35,26 @@ def write(folder: Path, names: Mapping[str, Callable[[], bytes]]) -> None:
     try:
         aside.mkdir(parents=True)
         try:
-            for name, content in names.items():
-                (aside / name).parent.mkdir(parents=True, exist_ok=True)
-                (aside / name).write_bytes(content())
+            _fill(str(aside), names)
             _swap(aside, folder)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         message = f"{folder} cannot be written: {error.strerror or error}"
         raise InputError(message, code="unwritable-output") from error
+
+
+def _fill(folder: str, names: Mapping[str, Callable[[], bytes]]) -> None:
+    """Write the files. Paths are texts here: a batch of known results does little else."""
+    made = {folder}
+    for name, content in names.items():
+        path = f"{folder}/{name}"
+        above = os.path.dirname(path)
+        if above not in made:
+            os.makedirs(above, exist_ok=True)
+            made.add(above)
+        with open(path, "wb") as file:
+            file.write(content())
 
 
 def _swap(aside: Path, folder: Path) -> None:

@@ -54,6 +54,7 @@ class Objects:
     def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.root, self.read_only = root, read_only
         self.objects, self.temporary = root / "objects", root / "tmp"
+        self._inside = str(self.objects)  # a text: paths are made for every artifact of every hit
         self.quarantined = root / "quarantine"
 
     def create(self) -> None:
@@ -80,7 +81,10 @@ class Objects:
 
     def path(self, digest: str) -> Path:
         """Where the content of that digest is, or would be."""
-        return Path(f"{self.objects}/{digest[:2]}/{digest[2:]}")
+        return Path(self._place(digest))
+
+    def _place(self, digest: str) -> str:
+        return f"{self._inside}/{digest[:2]}/{digest[2:]}"
 
     def add(self, content: bytes | Path) -> Blob:
         """Store a content, or the file at a path; afterwards it is on disk, whole and synced.
@@ -92,7 +96,7 @@ class Objects:
     def holds(self, blob: Blob) -> bool:
         """Whether a file of that name and length is there; `read` tells whether it is whole."""
         try:
-            return os.stat(self.path(blob.digest)).st_size == blob.bytes
+            return os.stat(self._place(blob.digest)).st_size == blob.bytes
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -104,7 +108,8 @@ class Objects:
             return None
         with translated(self.root):
             try:
-                content = self.path(digest).read_bytes()
+                with open(self._place(digest), "rb", buffering=0) as file:
+                    content = file.readall()
             except FileNotFoundError:
                 return None
         if digest_of(content) == digest:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from nautile.bundle.manifest import MANIFEST
 from nautile.bundle.read import digest_of
 from nautile.task.model import Names
@@ -227,4 +229,6 @@ def _reference(reference: dict[str, Any], names: _Renaming) -> dict[str, Any]:
 
 
 def _dump(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+    """The bytes of `json.dumps(value, indent=1)`, which alone would take four times as long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return msgspec.json.format(text.encode(), indent=1) + b"\n"
