@@ -1,11 +1,12 @@
 """Kills a batch at random moments, and compares what it comes to with an undisturbed run.
 
-    python -m tests.batch.kill [--kills 300] [--files 40] [--seed 0] [--store URL --artifacts DIR]
+    python -m tests.batch.kill [--kills 300] [--files 40] [--seed 0] [--postgresql]
 
 Each round runs `nautile batch --resume` on the same files until a run comes to its end; until the
 wanted number of kills is reached, the batch process, one of its workers, or a child of a worker is
 killed (SIGKILL) at a random moment. Then: every input has one record, none has two, every record is
-that of the undisturbed run, every bundle loads, the store verifies, and no process is left.
+that of the undisturbed run, every bundle loads, the store verifies, and no process is left. Each
+round has a store of its own: in a folder, or a schema of a PostgreSQL server that is started here.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.batch.doubles import source
+from tests.store.postgresql import running
 
 from nautile.batch.results import NAME, records
 from nautile.bundle import load_bundle
@@ -59,15 +61,25 @@ def below(pid: int) -> Iterator[int]:
 
 @dataclass(slots=True)
 class Harness:
-    """One folder of inputs, the records of its undisturbed run, and counts of what was killed."""
+    """One folder of inputs, the records of its undisturbed run, and counts of what was killed.
+    `database` makes the URL of a new, empty database; without, stores are in folders."""
 
     home: Path
     files: int
     draw: random.Random
-    place: tuple[str, ...] = ()
+    database: Callable[[], str] | None = None
     killed: dict[str, int] = field(default_factory=dict)
     expected: dict[tuple[str, str | None], Any] = field(default_factory=dict)
     runs: int = 0
+    stores: dict[str, tuple[str, Path]] = field(default_factory=dict)
+
+    def store(self, name: str) -> tuple[str, Path]:
+        """Where the store of a run is, and its artifacts."""
+        if name not in self.stores:
+            folder = self.home / f"{name}.store"
+            address = self.database() if self.database else str(folder)
+            self.stores[name] = (address, folder)
+        return self.stores[name]
 
     def prepare(self) -> float:
         """Write the inputs and run them undisturbed; returns the seconds that took."""
@@ -79,9 +91,10 @@ class Harness:
         return time.monotonic() - start
 
     def start(self, name: str) -> subprocess.Popen[bytes]:
-        """A batch into the folder of that name, with a store beside it."""
+        """A batch into the folder of that name, with a store of its own."""
         self.runs += 1
-        place = self.place or ("--store", str(self.home / f"{name}.store"))
+        address, folder = self.store(name)
+        place = ["--store", address, "--artifacts", str(folder)]
         command = [
             sys.executable,
             "-m",
@@ -165,9 +178,10 @@ class Harness:
         summary = json.loads((self.home / name / "summary.json").read_text())
         assert summary["inputs"] == len(found)
         assert summary["complete"]
-        if not self.place:
-            with Store.open(self.home / f"{name}.store") as store:
-                assert not store.verify().problems
+        with Store.open(*self.store(name)) as store:
+            assert not store.verify().problems
+            keys = {r["key"] for r in found.values() if r["status"] == "ok"}
+            assert keys <= set(store.keys())
 
 
 def _lives(pid: int) -> bool:
@@ -200,12 +214,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--files", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", default="")
-    parser.add_argument("--artifacts", default="")
+    parser.add_argument("--postgresql", action="store_true")
     given = parser.parse_args()
-    place = ("--store", given.store, "--artifacts", given.artifacts) if given.store else ()
-    with tempfile.TemporaryDirectory() as home:
-        harness = Harness(Path(home), given.files, random.Random(given.seed), place)
+    with ExitStack() as stack:
+        home = stack.enter_context(tempfile.TemporaryDirectory())
+        database = stack.enter_context(running()).database if given.postgresql else None
+        harness = Harness(Path(home), given.files, random.Random(given.seed), database)
         calm = harness.prepare()
         print(f"undisturbed: {calm:.1f} s, {len(harness.expected)} records", flush=True)
         done, number = 0, 0

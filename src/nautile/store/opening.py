@@ -6,6 +6,7 @@ the database of one store never works on the artifacts of another: a `gc` would 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -71,6 +72,8 @@ def _placed(path: Path, read_only: bool) -> None:
             path.stat()
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if os.statvfs(path.parent).f_flag & os.ST_RDONLY:  # SQLite: "unable to open"
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent))
 
 
 def _current(database: Database) -> tuple[str, bool]:
