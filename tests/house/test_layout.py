@@ -95,6 +95,15 @@ def test_heavy_packages_load_only_where_they_run(heavy: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def shipped() -> set[str]:
+    """All files of the package but what is for readers of the repository."""
+    tops = (PACKAGE, *(PACKAGE / f for f in FOLDERS))
+    found = (p for top in tops for p in top.glob("**/*") if p.is_file())
+    return {
+        p.relative_to(PACKAGE.parent).as_posix() for p in found if p.suffix not in (".md", ".pyc")
+    }
+
+
 def test_wheel_has_one_top_level_name_and_its_data(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path)]
     subprocess.run([*command, "--no-build-isolation", str(ROOT)], check=True)
@@ -103,9 +112,10 @@ def test_wheel_has_one_top_level_name_and_its_data(tmp_path: Path) -> None:
     assert {n.split("/")[0] for n in names if ".dist-info/" not in n} == {"nautile"}
     for needed in ("lang/prelude.nau", "examples/attention.nau", "extract/devices/h200.json"):
         assert f"nautile/{needed}" in names
-    for migration in (PACKAGE / "store" / "migrations").glob("**/*.py"):
-        assert str(migration.relative_to(PACKAGE.parent)) in names
-    for asset in (PACKAGE / "inspector" / "page").glob("**/assets/*"):
-        assert str(asset.relative_to(PACKAGE.parent)) in names
+    for needed in ("store/migrations/env.py", "service/nautile.service",
+                   "service/static/index.html", "inspector/page/assets/index.html",
+                   "inspector/page/explorer/assets/explorer.js"):  # fmt: skip
+        assert f"nautile/{needed}" in names
+    assert shipped() - set(names) == set()
     assert any(n.endswith(".cuh") for n in names)
     assert any(n.startswith("nautile/rules/") and n.endswith(".nau") for n in names)
