@@ -15,7 +15,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from nautile.errors import StoreError
-from nautile.store import Store, migration
+from nautile.store import Store, migration, schema
+from nautile.store.migrations.versions import m0001_entries
 from nautile.store.schema import VERSION_TABLE, metadata
 from store import work
 from store.conftest import Place, Processes
@@ -182,3 +183,7 @@ def test_tables_of_others_live_beside_ours_in_postgresql(
 
         store.transact(insert)
         assert store.put("k", {}).key == "k"
+
+
+def test_the_mark_of_a_file_is_that_of_the_first_migration() -> None:
+    assert schema.APPLICATION == m0001_entries.APPLICATION
