@@ -8,7 +8,8 @@ may walk its axis either way. Sums in float64 and of whole numbers are the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["ORDERS", "added", "adding", "multiplied"]
 Array = npt.NDArray[Any]
 ORDERS = ("pairwise", "serial", "reversed")
 BLOCK = 16  # products that tensor cores add at once
+_KEPT = -1 << 29  # bits of a float64 that a float32 has place for
+_NEAR = 1 << 15  # elements of a result that stay in the cache while blocks are added to them
 _order: ContextVar[str] = ContextVar("order", default="pairwise")
 
 
@@ -51,16 +54,38 @@ def multiplied(x: Array, y: Array) -> Array:
     if order == "pairwise" or x.dtype != np.float32 or y.dtype != np.float32:
         return np.asarray(np.matmul(x, y))
     starts = range(0, x.shape[-1], BLOCK)
-    total = np.zeros((), np.float32)
-    for start in reversed(starts) if order == "reversed" else starts:
+    stack = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    total = np.zeros((*stack, x.shape[-2], y.shape[-1]))
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    small = bool(_largest(x) * _largest(y) * x.shape[-1] < np.finfo(np.float32).max)
+    rows = max(1, _NEAR // max(1, math.prod(stack) * y.shape[-1]))
+    for first in range(0, x.shape[-2], rows):
+        some = slice(first, first + rows)
+        walked = reversed(starts) if order == "reversed" else starts
+        total[..., some, :] = _in_blocks(x[..., some, :], y, walked, small)
+    return total.astype(np.float32)
+
+
+def _largest(array: Array) -> float:
+    return float(np.abs(array).max(initial=0.0))
+
+
+def _in_blocks(x: Array, y: Array, starts: Iterable[int], small: bool) -> Array:
+    """The product, block by block in the given order; `small` where no sum can overflow."""
+    total: Array = np.zeros(())
+    for start in starts:
         block = slice(start, start + BLOCK)
-        part = np.matmul(x[..., block].astype(np.float64), y[..., block, :])
-        total = _cut(total + part)
+        total = total + np.matmul(x[..., block], y[..., block, :])
+        if not small:
+            near = total.astype(np.float32)
+            np.copyto(total, near, where=np.isinf(near))
+        total = _cut(total)
     return total
 
 
 def _cut(values: Array) -> Array:
-    """float64 values with what float32 has no place for cut off."""
-    near = values.astype(np.float32)
-    over = np.abs(near.astype(np.float64)) > np.abs(values)
-    return np.where(over & np.isfinite(near), np.nextafter(near, np.float32(0)), near)
+    """float64 values with the bits cut off that a float32 has no place for (in place; those of
+    float32's subnormal numbers, whose last place is 1e-45, are left)."""
+    bits = values.view(np.int64)
+    bits &= _KEPT
+    return values
