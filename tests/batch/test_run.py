@@ -136,8 +136,9 @@ def test_failures_that_a_program_has_by_itself_are_kept(inputs: Path, tmp_path: 
     assert summary.errors["extraction"] == 2
 
 
-def test_failures_of_the_machine_are_tried_again(inputs: Path, tmp_path: Path) -> None:
-    batch(inputs, tmp_path / "out", failing("memory-limit"))
+@pytest.mark.parametrize("code", ["memory-limit", "saturation"])
+def test_failures_of_the_machine_are_tried_again(code: str, inputs: Path, tmp_path: Path) -> None:
+    batch(inputs, tmp_path / "out", failing(code))
     summary, executor = batch(inputs, tmp_path / "out", resume=True)
     assert len(executor.tasks) == 1
     assert (summary.ok, summary.resumed) == (6, 7)

@@ -14,7 +14,8 @@ A record is the object of `optimize --json`, and says which input it belongs to:
 Lines are appended by one write each. A process that dies leaves whole lines and at most one torn
 one, which the next run drops. An input is its path and its program; where its text or the settings
 have changed, its record is made again, and the old one goes when the batch is complete. So it is
-with a program that failed for a reason outside of it: a lost worker, or a limit of time or memory.
+with a program that failed for a reason outside of it: a lost worker or e-graph process, or a limit
+of time or memory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from nautile.errors import InputError
 __all__ = ["NAME", "Before", "Results", "records", "status_of"]
 
 NAME = "results.jsonl"
-PASSING = frozenset({"worker-died", "time-limit", "memory-limit", "cancelled"})
+PASSING = frozenset({"worker-died", "saturation", "time-limit", "memory-limit", "cancelled"})
 """Codes of errors that may not come again: such programs are tried again by a run that resumes."""
 
 _LOCK = ".batch.lock"

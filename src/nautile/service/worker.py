@@ -41,7 +41,7 @@ _LOOK = 0.5  # seconds between questions whether a run is still wanted
 _SIGN = 10.0  # seconds between signs of life
 _HOUSEKEEPING = 3_600.0
 _PAUSE = 2.0  # seconds after the database or the disk refused
-_PASSING = ("worker-died", "cancelled")  # codes of ends that say nothing of the task
+_PASSING = ("worker-died", "saturation", "cancelled")  # ends that say nothing of the task
 
 Way = Literal["ended", "unwanted", "lost", "stopped"]
 
