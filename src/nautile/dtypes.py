@@ -76,10 +76,15 @@ def is_integer(name: str) -> bool:
     return DTYPES[name].kind == "integer"
 
 
+_THROUGH_SINGLE = ("bf16", "f8e4m3", "f8e5m2")
+
+
 def round_to(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
     """Values rounded to nearest even in type `name`, returned as float64 (integers truncate).
 
-    tf32 rounds to nearest, ties away from zero, as the `cvt.rna.tf32.f32` instruction does.
+    bf16 and the types of eight bits round what float32 holds of a value, as the GPU's conversions
+    do (releases of ml_dtypes differ in that). tf32 rounds to nearest, ties away from zero, as the
+    `cvt.rna.tf32.f32` instruction does.
     """
     import numpy as np
 
@@ -91,4 +96,6 @@ def round_to(values: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
             bits = x.astype(np.float32).view(np.uint32)
             rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
             return np.where(np.isfinite(x), rounded, x).astype(np.float64)
+        if name in _THROUGH_SINGLE:
+            x = x.astype(np.float32)
         return x.astype(storage(name)).astype(np.float64)
