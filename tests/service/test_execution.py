@@ -233,7 +233,6 @@ def test_postgresql_serves_as_well(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_ray_cluster_executes_as_well(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     place = str(tmp_path / "store")
