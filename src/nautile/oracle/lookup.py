@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ __all__ = ["arrays_fetch", "evaluate", "lazy"]
 
 _CHEAP = 1 << 22
 """Products that are not worth a second question."""
+_STACK, _FRAMES = 1000, 24
+"""Python's frames, those of all else and of one definition that reads another."""
 
 
 def evaluate(
@@ -98,6 +101,8 @@ def lazy(
     in `answers` (one store may serve several fetches), so that one element asked for twice costs
     once. With `widen`, up to so many elements are evaluated at once around what is asked, where
     that costs little more: a reader that walks along a row gets the whole row's reduction once."""
+    deepest = _STACK + _FRAMES * len(definitions)  # each may read the one before
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), deepest))
     store = Answers() if answers is None else answers
     return _Lazy(definitions, fetch, precision, casts, budget, widen, store)
 
