@@ -181,8 +181,8 @@ def check(result: Optimization, margin: Margin) -> None:
 
 def beaten(result: Optimization, margin: Margin) -> None:
     """Beyond the factor something else is chosen from nothing, too, or the margin's program, priced
-    kernel by kernel for that device, is faster than what is (few joint candidates enter a choice,
-    and the margin's may be left out)."""
+    kernel by kernel for that device, is no slower than what is (few joint candidates enter a
+    choice, and the margin's may be left out; equals may win either way)."""
     assert margin.factor is not None
     assert result.plan is not None
     _, further = sides(margin.factor, APART)
@@ -191,7 +191,8 @@ def beaten(result: Optimization, margin: Margin) -> None:
         assert margin.how == "candidates"
         target = scaled(device(result.options.target), margin.resource, further)
         parts = [p.outputs for k in margin.kernels for p in k.parts]
-        assert sum(price(outputs, target).best() for outputs in parts) < plan.seconds
+        seconds = sum(price(outputs, target).best() for outputs in parts)
+        assert seconds <= plan.seconds * (1 + 1e-9)
 
 
 def test_the_closest_margin_of_attention_holds_for_whole_choices() -> None:

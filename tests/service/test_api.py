@@ -441,6 +441,7 @@ def test_what_is_no_http_is_refused_as_everything_else(server: Server, sent: byt
     assert json.loads(body)["code"] == "bad-request"
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_take_its_answers_is_left(server: Server) -> None:
     count = 400
     with raw(server) as connection:

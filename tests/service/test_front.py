@@ -96,6 +96,7 @@ def test_a_choice_is_explained_behind_a_link(
     told = opened.value
     wrong: list[str] = []
     told.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    told.wait_for_load_state()
     told.reload()
     told.wait_for_selector("h1")
     assert "asked" in told.title() + told.text_content("body")
