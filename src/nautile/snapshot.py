@@ -32,7 +32,7 @@ from nautile.terms import (
     Term,
 )
 
-__all__ = ["Iteration", "Node", "Report", "Snapshot", "node_of", "term_of"]
+__all__ = ["Iteration", "Node", "Report", "Snapshot", "node_of", "smallest_terms", "term_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +141,21 @@ def term_of(node: Node, children: tuple[Term, ...]) -> Term:
         case "online":
             return Online(node.payload, *children)
     raise ValueError(f"unknown node kind {node.kind}")
+
+
+def smallest_terms(snapshot: Snapshot) -> dict[int, Term]:
+    """A term of each class, of the fewest operations that a fixpoint finds."""
+    size: dict[int, int] = {}
+    best: dict[int, Term] = {}
+    changed = True
+    while changed:
+        changed = False
+        for c, nodes in snapshot.classes.items():
+            for node in nodes:
+                if any(k not in best for k in node.children):
+                    continue
+                total = 1 + sum(size[k] for k in node.children)
+                if total < size.get(c, total + 1):
+                    size[c], changed = total, True
+                    best[c] = term_of(node, tuple(best[k] for k in node.children))
+    return best

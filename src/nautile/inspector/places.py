@@ -11,7 +11,7 @@ from nautile.extract.candidates import Candidate
 from nautile.extract.classes import Classes
 from nautile.extract.regions import Region
 from nautile.inline import inline
-from nautile.snapshot import Node, Snapshot, node_of, term_of
+from nautile.snapshot import Node, Snapshot, node_of, smallest_terms
 from nautile.terms import (
     Axis,
     Definition,
@@ -72,21 +72,8 @@ class RegionPlaces:
 
     @cached_property
     def smallest(self) -> dict[int, Term]:
-        """A term of each class, made of the fewest operations that a fixpoint finds."""
-        size: dict[int, int] = {}
-        best: dict[int, Term] = {}
-        changed = True
-        while changed:
-            changed = False
-            for c, nodes in self.snapshot.classes.items():
-                for node in nodes:
-                    if not all(k in best for k in node.children):
-                        continue
-                    total = 1 + sum(size[k] for k in node.children)
-                    if total < size.get(c, total + 1):
-                        size[c], changed = total, True
-                        best[c] = term_of(node, tuple(best[k] for k in node.children))
-        return best
+        """A term of each class, of the fewest operations."""
+        return smallest_terms(self.snapshot)
 
     def term(self, c: int) -> Term:
         """The class' term in the source, else one of the smallest."""

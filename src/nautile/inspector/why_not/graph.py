@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nautile.extract.body import below
-from nautile.snapshot import Node, Snapshot, node_of, term_of
+from nautile.snapshot import Node, Snapshot, node_of, smallest_terms
 from nautile.terms import Term
 
 __all__ = ["LEAVES", "Graph", "Lookup"]
@@ -76,21 +76,8 @@ class Graph:
         return found
 
     def smallest(self) -> dict[int, Term]:
-        """A term of each class of the fewest operations, the source's own where it stands there."""
-        best: dict[int, Term] = {}
-        size: dict[int, int] = {}
-        changed = True
-        while changed:
-            changed = False
-            for c, nodes in self.snapshot.classes.items():
-                for node in nodes:
-                    if any(k not in best for k in node.children):
-                        continue
-                    total = 1 + sum(size[k] for k in node.children)
-                    if total < size.get(c, total + 1):
-                        size[c], changed = total, True
-                        best[c] = term_of(node, tuple(best[k] for k in node.children))
-        return best
+        """A term of each class, of the fewest operations."""
+        return smallest_terms(self.snapshot)
 
     def users(self, c: int) -> list[tuple[int, Node]]:
         """The nodes that have the class as a child, each with its class."""
