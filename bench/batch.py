@@ -1,34 +1,44 @@
-"""Batches: files a second, hits, memory over time, a second run, scaling from one worker to two.
+"""Batches: files a second, hits, memory, a second run, scaling, a cluster that loses nodes.
 
-    python bench/batch.py [--files 2000] [--seed 7] [--jobs 1,2] [--compile] [-o FILE.json]
+    python bench/batch.py [--files 2000] [--seed 7] [--cases jobs1,jobs2,ray2,ray2-deaths]
+                          [--compile] [-o FILE.json]
 
 The files are those of bench/batch_files.py: variations of the corpus, half of them duplicates up to
-renaming. For each number of workers: a run into an empty store with every cache empty, then a
-second run over the same files into another folder, over the same store. `nautile batch` runs as a
-process of its own; its memory and that of its workers is read every second from /proc.
+renaming. For each case: a run into an empty store with every cache empty, then a second run over
+the same files into another folder, over the same store. `nautile batch` runs as a process of its
+own; its memory and that of its workers is read every second from /proc. A case `jobsN` is the pool
+with N workers; `rayN` is a Ray cluster of a head and N nodes of one processor each, all processes
+of this machine; with `-deaths`, nodes are killed at random moments, one in about a minute, and
+others join in their place.
 
 ```
 Record ::= group "batch", case, files, programs, jobs, correct, seconds, files_per_second, computed,
-           cached, distinct, failed, errors, second {seconds, files_per_second, times},
+           cached, distinct, failed, errors, deaths, second {seconds, files_per_second, times},
            memory {parent_peak, peak, first_half, second_half, samples [[second, parent, all]]},
            date, versions, machine        memory in bytes; halves are means of each minute's peak
 ```
 
 `correct` says that the runs agree: one record an input, and every record of every run has the same
-key, status and kernels. A last record, `scaling`, holds the ratios between the numbers of workers.
+key, status and kernels. A record `scaling` holds how many times as fast as the first case the
+others are. The file keeps the records of other numbers of files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
+import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -42,7 +52,7 @@ from nautile.executor.machine import machine, memory_of, resident
 
 HERE = Path(__file__).resolve().parent
 SAMPLES = 600  # of the memory that are kept
-LIBRARIES = ("nautile", "egglog", "highspy", "numpy", "sqlalchemy")
+LIBRARIES = ("nautile", "egglog", "highspy", "numpy", "ray", "sqlalchemy")
 
 
 def main() -> None:
@@ -50,29 +60,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--jobs", default="1,2")
+    parser.add_argument("--cases", default="jobs1,jobs2,ray2,ray2-deaths")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "batch.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nautile-batch-") as folder:
         home = Path(folder)
         print(batch_files.write(home / "in", given.files, given.seed), flush=True)
-        jobs = [int(n) for n in given.jobs.split(",")]
-        found = [_measured(home, n, given.files, given.compile) for n in jobs]
-        _compare(home, found)
-    found += _scaling(found)
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
+        found = []
+        for case in given.cases.split(","):
+            found.append(_measured(home, case, given.files, given.compile))
+            _compare(home, found)
+            _keep(given.output, [*found, *_scaling(found)])
     print(json.dumps([{k: v for k, v in r.items() if k != "memory"} for r in found], indent=1))
 
 
-def _measured(home: Path, jobs: int, files: int, compiles: bool) -> dict[str, Any]:
-    """A first run with so many workers, and a second one over its store."""
-    name = f"jobs{jobs}"
-    first, memory = _run(home, f"{name}-first", name, jobs, compiles)
-    second, _ = _run(home, f"{name}-second", name, jobs, compiles)
+def _keep(path: Path, found: list[dict[str, Any]]) -> None:
+    """Write the records beside those of other numbers of files and other cases."""
+    new = {(r["case"], r["files"]) for r in found}
+    old = json.loads(path.read_text()) if path.exists() else []
+    rows = [r for r in old if (r["case"], r["files"]) not in new] + found
+    path.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def _measured(home: Path, case: str, files: int, compiles: bool) -> dict[str, Any]:
+    """A first run of that case, and a second one over its store."""
+    kind, jobs = (case[:3], int(case[3])) if case.startswith("ray") else ("pool", int(case[4:]))
+    with ExitStack() as stack:
+        nodes = stack.enter_context(_Nodes(jobs).running()) if kind == "ray" else None
+        place = (
+            ["--executor", "ray", "--address", nodes.address] if nodes else ["--jobs", f"{jobs}"]
+        )
+        if nodes and case.endswith("-deaths"):
+            stack.enter_context(nodes.dying())
+        first, memory = _run(home, f"{case}-first", case, place, compiles)
+    second, _ = _run(home, f"{case}-second", case, ["--jobs", f"{jobs}"], compiles)
     return {
         "group": "batch",
-        "case": name,
+        "case": case,
         "files": files,
         "programs": first["inputs"],
         "jobs": jobs,
@@ -81,6 +106,7 @@ def _measured(home: Path, jobs: int, files: int, compiles: bool) -> dict[str, An
         **{k: first[k] for k in ("seconds", "files_per_second", "computed", "cached", "distinct")},
         "failed": first["failed"],
         "errors": first["errors"],
+        "deaths": nodes.deaths if nodes else 0,
         "wall_seconds": first["wall_seconds"],
         "second": {
             **{k: second[k] for k in ("seconds", "files_per_second", "computed", "wall_seconds")},
@@ -93,12 +119,69 @@ def _measured(home: Path, jobs: int, files: int, compiles: bool) -> dict[str, An
     }
 
 
+@dataclass
+class _Nodes:
+    """A Ray cluster of processes of this machine, each at a loopback address of its own."""
+
+    count: int
+    deaths: int = 0
+    made: int = 2
+    cluster: Any = None
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    @contextmanager
+    def running(self) -> Iterator[_Nodes]:
+        """Start a head without processors, and the nodes."""
+        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 0, "include_dashboard": False, **self._at()}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(self.count):
+                self._add()
+            yield self
+        finally:
+            self.cluster.shutdown()
+
+    @contextmanager
+    def dying(self) -> Iterator[None]:
+        """Kill a node now and then, and add another."""
+        ended, draw = threading.Event(), random.Random(self.count)
+
+        def kill() -> None:
+            while not ended.wait(draw.uniform(30, 90)):
+                lost = draw.choice(list(self.cluster.worker_nodes))
+                self.cluster.remove_node(lost, allow_graceful=False)
+                self.deaths += 1
+                self._add()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _add(self) -> None:
+        self.cluster.add_node(num_cpus=1, **self._at())
+
+    def _at(self) -> dict[str, Any]:
+        place = {"node_ip_address": f"127.0.0.{self.made}", "object_store_memory": 80 << 20}
+        self.made += 1
+        return place
+
+
 def _run(
-    home: Path, output: str, store: str, jobs: int, compiles: bool
+    home: Path, output: str, store: str, place: list[str], compiles: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One run as a process of its own: its summary, and its memory."""
     flag = "--compile" if compiles else "--no-compile"
-    command = [sys.executable, "-m", "nautile", "batch", "in", "-o", output, "--jobs", str(jobs)]
+    command = [sys.executable, "-m", "nautile", "batch", "in", "-o", output, *place]
     environment = os.environ | {"NAUTILE_CACHE": str(home / f"{store}.cache")}
     start = time.monotonic()
     process = subprocess.Popen(
@@ -153,30 +236,40 @@ def _compare(home: Path, found: list[dict[str, Any]]) -> None:
             path = home / f"{row['case']}-{part}" / "results.jsonl"
             made = [(_mark(r), _lasting(r)) for r in records(path)]
             truth = truth or dict(made)
-            row["correct"] &= len(made) == len(dict(made)) and dict(made) == truth
+            differ = [m for m, what in dict(made).items() if not _agree(what, truth.get(m))]
+            row["correct"] &= len(made) == len(dict(made)) == len(truth) and not differ
+            for mark in differ:
+                print(path, mark, dict(made)[mark], truth.get(mark), flush=True)
 
 
 def _mark(record: Mapping[str, Any]) -> tuple[str, str | None]:
     return record["input"]["path"], record["input"]["program"]
 
 
-def _lasting(record: Mapping[str, Any]) -> Any:
-    """What every run must agree on. Which of several duplicates is optimized first may differ, and
-    with it the names that break ties; so kernels are compared by their number and predicted time
-    to one percent."""
+def _lasting(record: Mapping[str, Any]) -> tuple[Any, float]:
+    """What every run must agree on."""
     chosen = record["chosen"]
-    kernels = chosen and (len(chosen["kernels"]), f"{chosen['seconds']:.2g}")
-    return record["key"], record["status"], record["index"], kernels
+    count, seconds = (len(chosen["kernels"]), chosen["seconds"]) if chosen else (0, 0.0)
+    return (record["key"], record["status"], record["index"], count), seconds
+
+
+def _agree(one: tuple[Any, float], other: tuple[Any, float] | None) -> bool:
+    """Which of several duplicates is optimized first may differ, and with it the names that break
+    ties; so predicted times are compared to one percent."""
+    if other is None or one[0] != other[0]:
+        return False
+    return math.isclose(one[1], other[1], rel_tol=0.01)
 
 
 def _scaling(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The time of the fewest workers over that of each other number."""
+    """How many times as fast as the first case the others are."""
     if len(found) < 2:
         return []
     base = found[0]
-    ratios = {str(r["jobs"]): round(base["seconds"] / r["seconds"], 3) for r in found[1:]}
-    row = {"group": "batch", "case": "scaling", "base_jobs": base["jobs"], "times": ratios}
-    return [row | {"correct": all(r["correct"] for r in found), "date": base["date"]}]
+    ratios = {r["case"]: round(base["seconds"] / r["seconds"], 3) for r in found[1:]}
+    row = {"group": "batch", "case": "scaling", "files": base["files"], "base": base["case"]}
+    correct = all(r["correct"] for r in found)
+    return [row | {"times": ratios, "correct": correct, "date": base["date"]}]
 
 
 def _processor() -> str:

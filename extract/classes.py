@@ -45,6 +45,7 @@ class Classes:
         self.extremes = {c: e for c, nodes in self.nodes.items() if (e := _extreme_of(nodes))}
         self._licence = Licence(o.term for o in outputs)
         self._work: dict[tuple[int, int], tuple[float, float, float, float]] = {}
+        self._narrows: dict[tuple[int, Axis, int], bool | None] = {}
         narrow = self._rounded() if numerics != "exact" else {}
         self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
         self._kept_inside = self._steps() | self.leaves
@@ -257,6 +258,12 @@ class Classes:
     def _narrow(self, c: int, axis: Axis, depth: int = 3) -> bool | None:
         """Whether others beside the class (or a factor of it) may be rounded; None where it is not
         narrow."""
+        key = (c, axis, depth)
+        if key not in self._narrows:
+            self._narrows[key] = self._narrow_of(c, axis, depth)
+        return self._narrows[key]
+
+    def _narrow_of(self, c: int, axis: Axis, depth: int) -> bool | None:
         for node in self.nodes[c]:
             inner: Sequence[int] = ()
             if node.kind == "load" and node.payload.buffer.dtype in NARROW:
