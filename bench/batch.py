@@ -14,6 +14,7 @@ others join in their place.
 ```
 Record ::= group "batch", case, files, programs, jobs, correct, seconds, files_per_second, computed,
            cached, distinct, failed, errors, deaths, second {seconds, files_per_second, times},
+           optimizing {mean, percentiles [seconds]}  what programs took their workers, 0th to 100th
            memory {parent_peak, peak, first_half, second_half, samples [[second, parent, all]]},
            date, versions, machine        memory in bytes; halves are means of each minute's peak
 ```
@@ -46,6 +47,7 @@ from statistics import fmean
 from typing import Any
 
 import batch_files
+import numpy as np
 
 from nautile.batch.results import records
 from nautile.executor.machine import machine, memory_of, resident
@@ -107,6 +109,7 @@ def _measured(home: Path, case: str, files: int, compiles: bool) -> dict[str, An
         "failed": first["failed"],
         "errors": first["errors"],
         "deaths": nodes.deaths if nodes else 0,
+        "optimizing": _optimizing(home / f"{case}-first" / "results.jsonl"),
         "wall_seconds": first["wall_seconds"],
         "second": {
             **{k: second[k] for k in ("seconds", "files_per_second", "computed", "wall_seconds")},
@@ -116,6 +119,16 @@ def _measured(home: Path, case: str, files: int, compiles: bool) -> dict[str, An
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {name: metadata.version(name) for name in LIBRARIES},
         "machine": {"processor": _processor(), "cores": machine().cores},
+    }
+
+
+def _optimizing(path: Path) -> dict[str, Any]:
+    """What the programs that were computed took their workers."""
+    taken = [r["worker_seconds"] for r in records(path) if not r["cached"] and r["chosen"]]
+    percentiles = np.percentile(taken, range(101)) if taken else []
+    return {
+        "mean": round(fmean(taken or [0.0]), 3),
+        "percentiles": [round(float(p), 3) for p in percentiles],
     }
 
 

@@ -89,6 +89,7 @@ def test_a_batch_from_the_command_line(
         (["in", "--dims", "N=x"], "--dims takes"),
         (["in/*.txt"], "no file matches"),
         (["in", "--arch", "x1"], "x1"),
+        (["in", "--shard", "3/2"], "expected I/N"),
     ],
 )
 def test_usage_is_told_before_anything_runs(

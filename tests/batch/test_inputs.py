@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nautile.batch.inputs import files
+from nautile.batch.inputs import Shard, files
 from nautile.errors import InputError
 
 
@@ -136,3 +136,26 @@ def test_labels_stay_below_the_folder_and_differ(names: list[str]) -> None:
         assert not {"", ".", ".."} & set(label.split("/"))
         assert not any(part.startswith(".") for part in label.split("/"))
         label.encode()
+
+
+@given(st.integers(1, 40))
+def test_shards_have_each_file_once(count: int) -> None:
+    names = [f"folder/{n}.nau" for n in range(100)]
+    parts = [[f.path for f in files(names, None, Shard(k + 1, count))] for k in range(count)]
+    assert sorted(path for part in parts for path in part) == sorted(names)
+    for number, part in enumerate(parts):
+        fewer = [f.path for f in files(names[::2], None, Shard(number + 1, count))]
+        assert fewer == [path for path in part if path in names[::2]]
+
+
+def test_shards_are_about_even() -> None:
+    names = [f"{n:05}.nau" for n in range(2000)]
+    sizes = [sum(1 for _ in files(names, None, Shard(k + 1, 8))) for k in range(8)]
+    assert min(sizes) > 200
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "a/b", "1", "1/2/3", "-1/4", "١/٢", ""])
+def test_what_is_no_shard_is_told(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Shard.of(text)
+    assert caught.value.code == "usage"

@@ -10,6 +10,7 @@ import pytest
 from tests.batch.doubles import Instant, batch, by_input, rows, source
 
 from nautile.batch import Stopped
+from nautile.batch.inputs import Shard
 from nautile.bundle import load_bundle
 from nautile.errors import ExecutionError, ExtractionError, NautileError
 from nautile.task import Settings, Task
@@ -161,6 +162,18 @@ def test_dims_apply_where_a_program_has_the_size(inputs: Path, tmp_path: Path) -
     _, executor = batch(inputs, tmp_path / "out", dims={"N": 128})
     assert {t.dims.get("N") for t in executor.tasks if "Length" not in t.text} == {128}
     assert all("Length" not in t.text or t.dims == {} for t in executor.tasks)
+
+
+def test_shards_over_one_store_are_the_whole(inputs: Path, tmp_path: Path) -> None:
+    batch(inputs, tmp_path / "whole")
+    made: list[tuple[str, str | None]] = []
+    for number in range(1, 13):  # some of them are empty
+        out = tmp_path / f"part{number}"
+        summary, executor = batch(inputs, out, shard=Shard(number, 12), dims={"Length": 64})
+        assert not executor.tasks  # the store has them from the run over all
+        assert summary.complete
+        made += by_input(out)
+    assert sorted(map(str, made)) == sorted(map(str, by_input(tmp_path / "whole")))
 
 
 def test_a_size_that_no_program_has_is_told(inputs: Path, tmp_path: Path) -> None:

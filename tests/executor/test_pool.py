@@ -117,6 +117,17 @@ def test_an_outcome_is_what_the_task_gives_in_one_process(pool: Pool) -> None:
     assert done.outcome.certified
 
 
+def test_seconds_are_what_the_worker_took_without_the_wait_for_it() -> None:
+    begun = time.monotonic()
+    with Pool(1) as single:
+        for _ in range(3):
+            single.submit(task())
+        taken = [done.seconds for done in single.results()]
+    assert len(taken) == 3
+    assert min(taken) > 0
+    assert sum(taken) < time.monotonic() - begun
+
+
 def test_a_worker_leads_a_session_of_its_own_and_computes_in_one_thread(pool: Pool) -> None:
     (worker,) = pool.workers
     assert os.getsid(worker) == worker

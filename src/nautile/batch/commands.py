@@ -65,6 +65,9 @@ def _batch(
         bool, typer.Option(help="Go on where an earlier run stopped; keep its records.")
     ] = False,
     fail_fast: Annotated[bool, typer.Option(help="Stop at the first failure.")] = False,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Take one of N parts of the files (default: all).")
+    ] = "1/1",
     jobs: Annotated[
         int | None,
         typer.Option(min=1, max=1024, help="Workers (default: as cores and memory allow)."),
@@ -107,6 +110,7 @@ def _batch(
     quiet: Quiet = False,
 ) -> None:
     """Optimize every program of many files: certified bundles, records and a report."""
+    from nautile.batch.inputs import Shard
     from nautile.batch.plan import Asked
     from nautile.executor import Place, machine
     from nautile.task import Limits, Settings, pack_of
@@ -137,6 +141,7 @@ def _batch(
         jobs=workers,
         resume=resume,
         fail_fast=fail_fast,
+        shard=Shard.of(shard),
     )
     _check(settings, list(rules or ()))
     place = Place(executor, address, measure=measure, jobs=jobs)
@@ -178,7 +183,8 @@ def _run(asked: Asked, place: Place, as_json: bool, quiet: bool) -> int:
     from nautile.batch.run import Batch, Stopped
 
     lists_stdin = "-" in asked.inputs
-    total = 0 if quiet or lists_stdin else sum(1 for _ in files(asked.inputs, skip=asked.output))
+    counted = () if quiet or lists_stdin else files(asked.inputs, asked.output, asked.shard)
+    total = sum(1 for _ in counted)
     with _opened(asked) as store, progress(total, quiet) as shown, place.executor() as pool:
         batch = Batch(asked, store, pool, pool.jobs, tell=_teller(shown, as_json))
         stopped = False

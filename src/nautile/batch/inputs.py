@@ -8,13 +8,16 @@ argument ::= FOLDER        all *.nau files below it, sorted; links are followed,
            | -             such a list on standard input
 ```
 
-A file is taken once, by its path. What cannot be looked into is an input too, with its error.
+A file is taken once, by its path. What cannot be looked into is an input too, with its error. A
+shard `I/N` is the files whose path's digest leaves I - 1 when divided by N: the N shards of the
+same arguments have each file once, and a file's shard does not change when others come or go.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ from pathlib import Path
 
 from nautile.errors import InputError, NautileError
 
-__all__ = ["SUFFIX", "File", "file_name", "files"]
+__all__ = ["SUFFIX", "WHOLE", "File", "Shard", "file_name", "files"]
 
 SUFFIX = ".nau"
 _UP, _ROOT = "_up_", "_root_"
@@ -42,8 +45,36 @@ class File:
     error: NautileError | None = None
 
 
-def files(arguments: Sequence[str], skip: Path | None = None) -> Iterator[File]:
-    """The files that the arguments name, each once. `skip` is a folder that is not looked into.
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `count` parts of the files, `number` counted from 1."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def of(cls, text: str) -> Shard:
+        """The shard that is written `I/N`. InputError where it is none."""
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+        number, count = map(int, match.groups()) if match else (0, 0)
+        if not 1 <= number <= count:
+            message = f"--shard {text}: expected I/N, with I from 1 to N"
+            raise InputError(message, code="usage")
+        return cls(number, count)
+
+    def has(self, digest: bytes) -> bool:
+        """Whether a path of that digest belongs to it."""
+        return int.from_bytes(digest) % self.count == self.number - 1
+
+
+WHOLE = Shard(1, 1)
+
+
+def files(
+    arguments: Sequence[str], skip: Path | None = None, shard: Shard = WHOLE
+) -> Iterator[File]:
+    """The files of the shard that the arguments name, each once. `skip` is a folder that is not
+    looked into.
 
     Raises InputError for an argument that names nothing.
     """
@@ -53,7 +84,8 @@ def files(arguments: Sequence[str], skip: Path | None = None) -> Iterator[File]:
         mark = blake2b(os.fsencode(os.path.normpath(path)), digest_size=16).digest()
         if mark not in seen:
             seen.add(mark)
-            yield File(path, _plain(path), _label(path, alone), error)
+            if shard.has(mark):
+                yield File(path, _plain(path), _label(path, alone), error)
 
 
 Found = tuple[str, NautileError | None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nautile.batch.inputs import WHOLE, Shard
 from nautile.task import Limits, Settings
 from nautile.terms import digest
 
@@ -16,7 +17,7 @@ class Asked:
     """The inputs (see inputs.py), the folder for everything that comes out, the settings of all
     programs, sizes to use wherever a program has them, and how to run: `store` is a path or URL
     (OUT/store where left out), `artifacts` its folder of files, `jobs` the number of workers
-    (as the machine allows where left out)."""
+    (as the machine allows where left out), `shard` the part of the files that this run takes."""
 
     inputs: tuple[str, ...]
     output: Path
@@ -28,6 +29,7 @@ class Asked:
     jobs: int | None = None
     resume: bool = False
     fail_fast: bool = False
+    shard: Shard = WHOLE
 
     @property
     def identity(self) -> str:

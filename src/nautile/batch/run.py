@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nautile.batch import bundles
-from nautile.batch.inputs import files
+from nautile.batch.inputs import WHOLE, files
 from nautile.batch.known import Known, Read, default_path
 from nautile.batch.plan import Asked
 from nautile.batch.reading import Reader, Text
@@ -83,7 +83,7 @@ class Batch:
         self.summary = Summary()
         self._tell, self._most = tell, workers * (1 + _AHEAD)
         self._identity = asked.identity
-        self._tickets: dict[int, tuple[Item, float]] = {}
+        self._tickets: dict[int, Item] = {}
         self._waiting: dict[str, list[Item]] = {}
         self._failed: OrderedDict[str, tuple[Item, dict[str, Any]]] = OrderedDict()
         self.draining = False
@@ -110,7 +110,8 @@ class Batch:
 
     def _all(self, reader: Reader, results: Results) -> None:
         index = 0
-        for file in files(self.asked.inputs, skip=self.asked.output):
+        part = self.asked.shard
+        for file in files(self.asked.inputs, self.asked.output, part):
             text = reader.read(file)
             self.summary.files += 1
             if text.error is not None:
@@ -119,9 +120,9 @@ class Batch:
             for read in text.programs:
                 self._offer(text, read, index, results)
                 index += 1
-        if not index:
+        if not index and part == WHOLE:
             raise InputError("there are no expression files (.nau) here", code="no-inputs")
-        if reader.unused:
+        if reader.unused and part == WHOLE:
             named = ", ".join(sorted(reader.unused))
             raise InputError(f"--dims: no program has the size {named}", code="unknown-name")
         while self._tickets:
@@ -178,7 +179,7 @@ class Batch:
             limits=self.asked.limits,
         )
         self._waiting[item.key] = []
-        self._tickets[self.executor.submit(task)] = (item, time.monotonic())
+        self._tickets[self.executor.submit(task)] = item
         while self._collect(0.0, results):
             pass
 
@@ -213,9 +214,9 @@ class Batch:
         done = self.executor.next(timeout)
         if done is None:
             return False
-        item, since = self._tickets.pop(done.ticket)
+        item = self._tickets.pop(done.ticket)
         followers = self._waiting.pop(item.key)
-        self._record(item, done, time.monotonic() - since, results)
+        self._record(item, done, results)
         for follower in followers:
             if done.outcome.ok:
                 self._give(follower, done.outcome, item, results)
@@ -223,13 +224,13 @@ class Batch:
                 self._fail(follower, done.outcome.record, item, results)
         return True
 
-    def _record(self, item: Item, done: Done, seconds: float, results: Results) -> None:
+    def _record(self, item: Item, done: Done, results: Results) -> None:
         """The record of a program that a worker has done."""
         outcome = done.outcome
         if _was_cancelled(outcome):
             return
         self.summary.computed += 1
-        took = {"cached": False, "worker_seconds": round(seconds, 3)}
+        took = {"cached": False, "worker_seconds": round(done.seconds, 3)}
         if not outcome.ok:
             self._remember(item, outcome)
             self._add(self._row(item, outcome.record, None, took), results)

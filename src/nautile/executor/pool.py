@@ -13,15 +13,14 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 
 from nautile.errors import ExecutionError
 from nautile.executor.frames import Job, Ready, Reply, Result, Stage
+from nautile.executor.front import Front
 from nautile.executor.machine import machine
 from nautile.executor.process import Process
-from nautile.executor.protocol import Done
 from nautile.task.model import Outcome, Task
 from nautile.task.run import failed
 
@@ -41,7 +40,7 @@ class Recycling:
     memory_bytes: int = 1 << 30
 
 
-class Pool:
+class Pool(Front):
     """An executor over processes. `jobs` is the number of workers (as many as the machine has cores
     and memory for, where left out); `progress` is told of each stage of each ticket, in the pool's
     own thread. Use it as a context manager, or close it."""
@@ -53,15 +52,10 @@ class Pool:
         recycling: Recycling | None = None,
         progress: Callable[[int, str], None] = lambda ticket, stage: None,
     ) -> None:
+        super().__init__()
         self.jobs = jobs or machine().workers
         self._recycling, self._progress = recycling or Recycling(), progress
-        self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
-        self._done: deque[Done] = deque()
-        self._unwanted: set[int] = set()
-        self._left = 0  # tasks that were submitted and not handed out
-        self._last = 0
-        self._closing = False
         self._false_starts = 0
         self._processes: list[Process] = []
         self._selector = selectors.DefaultSelector()
@@ -70,44 +64,7 @@ class Pool:
         self._thread = threading.Thread(target=self._serve, name="nautile-pool", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     # ---- what callers do -----------------------------------------------------------------------
-
-    def submit(self, task: Task) -> int:
-        """Take a task, to be run when a worker is free; returns its ticket at once."""
-        with self._changed:
-            if self._closing:
-                raise ExecutionError("the pool is closed", code="cancelled")
-            self._last += 1
-            self._left += 1
-            self._waiting.append(Job(self._last, task))
-            ticket = self._last
-        self._wake()
-        return ticket
-
-    def next(self, timeout: float | None = None) -> Done | None:
-        """The next finished task; None after `timeout` seconds, or where nothing is left."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._done or not self._left, timeout)
-            if not self._done:
-                return None
-            self._left -= 1
-            return self._done.popleft()
-
-    def results(self) -> Iterator[Done]:
-        """Finished tasks as they come, until none is left."""
-        while (done := self.next()) is not None:
-            yield done
 
     def cancel(self, ticket: int, *, running: bool = True) -> bool:
         """Give a task up: also one that runs, if not said otherwise. False where it goes on, or is
@@ -116,7 +73,7 @@ class Pool:
             job = next((j for j in self._waiting if j.ticket == ticket), None)
             if job is not None:
                 self._waiting.remove(job)
-                self._finish(job, _error(job, "it was cancelled before it ran", "cancelled"))
+                self._fail(job, "it was cancelled before it ran", "cancelled")
                 return True
             runs = any(p.job and p.job.ticket == ticket for p in self._processes)
             if runs and running:
@@ -136,6 +93,9 @@ class Pool:
         """The process ids of the workers as they are now."""
         with self._changed:
             return tuple(p.popen.pid for p in self._processes)
+
+    def _accept(self, ticket: int, task: Task) -> None:
+        self._waiting.append(Job(ticket, task))
 
     def _wake(self) -> None:
         try:
@@ -163,7 +123,7 @@ class Pool:
         with self._changed:
             while self._waiting:
                 job = self._waiting.popleft()
-                self._finish(job, _error(job, "the pool was closed", "cancelled"))
+                self._fail(job, "the pool was closed", "cancelled")
             self._closing = True
         self._selector.close()
         os.close(self._wake_out)
@@ -226,8 +186,7 @@ class Pool:
         job, process.job = process.job, None
         assert job is not None
         with self._changed:
-            self._unwanted.discard(job.ticket)
-            self._finish(job, outcome)
+            self._finish(job.ticket, job.task, outcome, time.monotonic() - process.since)
         process.done += 1
         error = outcome.record.get("error") or {}
         process.worn = (
@@ -262,8 +221,7 @@ class Pool:
         self._drop(process)
         if job is not None:
             with self._changed:
-                self._unwanted.discard(job.ticket)
-                self._finish(job, _error(job, message, code))
+                self._fail(job, message, code, time.monotonic() - process.since)
 
     def _lost(self, process: Process) -> None:
         """A worker has ended by itself."""
@@ -275,16 +233,15 @@ class Pool:
                 self._fail_all(f"workers do not start: {said}")
             return
         with self._changed:
-            unwanted = job.ticket in self._unwanted
-            self._unwanted.discard(job.ticket)
-            code = "cancelled" if unwanted else _code_of(said)
-            self._finish(job, _error(job, f"its process died: {said}", code))
+            code = "cancelled" if job.ticket in self._unwanted else _code_of(said)
+            took = time.monotonic() - process.since
+            self._fail(job, f"its process died: {said}", code, took)
 
     def _fail_all(self, message: str) -> None:
         with self._changed:
             while self._waiting:
                 job = self._waiting.popleft()
-                self._finish(job, _error(job, message, "worker-died"))
+                self._fail(job, message, "worker-died")
         self._false_starts = 0  # tasks that come later try again
 
     def _drop(self, process: Process) -> str:
@@ -296,15 +253,11 @@ class Pool:
             self._processes.remove(process)
         return process.kill()
 
-    def _finish(self, job: Job, outcome: Outcome) -> None:
-        """Hand out an outcome; call it with the lock held."""
-        self._done.append(Done(job.ticket, job.task, outcome))
-        self._changed.notify_all()
-
-
-def _error(job: Job, message: str, code: str) -> Outcome:
-    named = f"{job.task.program}: not finished: {message}"
-    return failed(job.task, ExecutionError(named, code=code))
+    def _fail(self, job: Job, message: str, code: str, seconds: float = 0.0) -> None:
+        """Hand out that a task was not finished; called with the lock held."""
+        named = f"{job.task.program}: not finished: {message}"
+        outcome = failed(job.task, ExecutionError(named, code=code))
+        self._finish(job.ticket, job.task, outcome, seconds)
 
 
 def _code_of(said: str) -> str:

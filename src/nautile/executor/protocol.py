@@ -13,11 +13,13 @@ __all__ = ["Done", "Executor"]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A finished task under the ticket that it was submitted for."""
+    """A finished task under the ticket that it was submitted for. `seconds` is how long the worker
+    that finished it had it, 0 where no worker took it up."""
 
     ticket: int
     task: Task
     outcome: Outcome
+    seconds: float = 0.0
 
 
 class Executor(Protocol):

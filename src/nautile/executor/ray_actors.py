@@ -49,12 +49,12 @@ class Optimizer:
         """The process id of the actor, once it has started."""
         return os.getpid()
 
-    def run(self, task: bytes) -> bytes:
-        """The outcome of a task."""
+    def run(self, task: bytes) -> tuple[bytes, float]:
+        """The outcome of a task, and the seconds that it took."""
         self._pool.submit(_TASK.decode(task))
         done = self._pool.next()
         assert done is not None
-        return encoded(done.outcome)
+        return encoded(done.outcome), done.seconds
 
 
 class Measurer:

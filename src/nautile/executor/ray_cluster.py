@@ -19,16 +19,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import msgspec
 
 from nautile.errors import ExecutionError
+from nautile.executor.front import Front
 from nautile.executor.machine import machine
-from nautile.executor.protocol import Done
 from nautile.executor.ray_actors import Measurer, Optimizer, decoded, encoded
 from nautile.task.model import Outcome, Task
 from nautile.task.run import failed
@@ -48,6 +47,7 @@ class _Job:
     task: Task
     tries: int = 0
     outcome: Outcome | None = None  # once optimized: what is left is to measure it
+    seconds: float = 0.0  # what optimizing took
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Actor:
     since: float = field(default_factory=time.monotonic)
 
 
-class Cluster:
+class Cluster(Front):
     """An executor over Ray: joins the cluster at `address`, or starts one on this machine. `jobs`
     limits the optimizers (one a processor of the cluster, where left out). A task is given to at
     most `attempts` optimizers. With `measure`, bundles with machine code are timed on the cluster's
@@ -75,31 +75,16 @@ class Cluster:
         attempts: int = 3,
         measure: bool = False,
     ) -> None:
+        super().__init__()
         self._ray, self._owner = _joined(address)
         self._limit, self._attempts, self._measure = jobs, attempts, measure
-        self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
         self._to_measure: deque[_Job] = deque()
-        self._done: deque[Done] = deque()
-        self._unwanted: set[int] = set()
-        self._left = self._last = 0
-        self._closing = False
         self._false_starts = 0
         self._actors: list[_Actor] = []
         self._looked, self._cpus, self._gpus = -math.inf, 1, 0
         self._thread = threading.Thread(target=self._serve, name="nautile-cluster", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def jobs(self) -> int:
@@ -107,31 +92,6 @@ class Cluster:
         return min(self._limit or self._cpus, self._cpus)
 
     # ---- what callers do -----------------------------------------------------------------------
-
-    def submit(self, task: Task) -> int:
-        """Take a task, to be run when an optimizer is free; returns its ticket at once."""
-        with self._changed:
-            if self._closing:
-                raise ExecutionError("the cluster is closed", code="cancelled")
-            self._last += 1
-            self._left += 1
-            self._waiting.append(_Job(self._last, task))
-            self._changed.notify_all()
-            return self._last
-
-    def next(self, timeout: float | None = None) -> Done | None:
-        """The next finished task; None after `timeout` seconds, or where nothing is left."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._done or not self._left, timeout)
-            if not self._done:
-                return None
-            self._left -= 1
-            return self._done.popleft()
-
-    def results(self) -> Iterator[Done]:
-        """Finished tasks as they come, until none is left."""
-        while (done := self.next()) is not None:
-            yield done
 
     def cancel(self, ticket: int, *, running: bool = True) -> bool:
         """Give a task up, running or not, or only one that waits; False where there is no such
@@ -153,6 +113,12 @@ class Cluster:
         self._thread.join()
         if self._owner and self._ray.is_initialized():
             self._ray.shutdown()
+
+    def _accept(self, ticket: int, task: Task) -> None:
+        self._waiting.append(_Job(ticket, task))
+
+    def _wake(self) -> None:
+        """Nothing: the thread waits for the lock's condition, and never long for Ray."""
 
     # ---- the cluster's thread ------------------------------------------------------------------
 
@@ -191,7 +157,7 @@ class Cluster:
             for queue in (self._waiting, self._to_measure):
                 while queue:
                     job = queue.popleft()
-                    self._finish(job, _outcome(job, message, code))
+                    self._hand_out(job, _outcome(job, message, code))
 
     def _look(self) -> None:
         """What the cluster has, once a second."""
@@ -206,13 +172,13 @@ class Cluster:
             for queue in (self._waiting, self._to_measure):
                 for unwanted in [j for j in queue if j.ticket in self._unwanted]:
                     queue.remove(unwanted)
-                    self._finish(unwanted, _outcome(unwanted, "it was cancelled", "cancelled"))
+                    self._hand_out(unwanted, _outcome(unwanted, "it was cancelled", "cancelled"))
         for actor in [a for a in self._actors if a.job and a.job.ticket in self._unwanted]:
             job, actor.job = actor.job, None
             self._drop(actor)
             assert job is not None
             with self._changed:
-                self._finish(job, _outcome(job, "it was cancelled", "cancelled"))
+                self._hand_out(job, _outcome(job, "it was cancelled", "cancelled"))
 
     def _grow(self) -> None:
         """As many actors as there is work, up to what the cluster has."""
@@ -273,24 +239,25 @@ class Cluster:
         self._false_starts = 0
         job, actor.job = actor.job, None
         if job is not None and job.outcome is None:
-            self._optimized(job, decoded(found))
+            outcome, job.seconds = found
+            self._optimized(job, decoded(outcome))
         elif job is not None:
             self._measured(job, *found)
 
     def _optimized(self, job: _Job, outcome: Outcome) -> None:
         with self._changed:
             if not (self._measure and outcome.certified and _has_code(outcome)):
-                self._finish(job, outcome)
+                self._hand_out(job, outcome)
             elif self._gpus:
                 self._to_measure.append(_Job(job.ticket, job.task, outcome=outcome))
             else:
                 error = {"code": "no-gpu", "message": "no node of the cluster has a GPU"}
-                self._finish(job, _with(outcome, {"error": error}, {}))
+                self._hand_out(job, _with(outcome, {"error": error}, {}))
 
     def _measured(self, job: _Job, report: dict[str, Any], files: dict[str, bytes]) -> None:
         assert job.outcome is not None
         with self._changed:
-            self._finish(job, _with(job.outcome, report, files))
+            self._hand_out(job, _with(job.outcome, report, files))
 
     def _lost(self, actor: _Actor) -> None:
         """An actor is gone: its job is tried again, or given up."""
@@ -305,10 +272,10 @@ class Cluster:
                 return
             message = f"its worker was lost {job.tries} times"
             if job.outcome is None:
-                self._finish(job, _outcome(job, message, "worker-died"))
+                self._hand_out(job, _outcome(job, message, "worker-died"))
             else:
                 error = {"code": "worker-died", "message": message}
-                self._finish(job, _with(job.outcome, {"error": error}, {}))
+                self._hand_out(job, _with(job.outcome, {"error": error}, {}))
 
     def _false_start(self) -> None:
         """Where actors keep ending before they have started, what waits cannot be done."""
@@ -327,11 +294,9 @@ class Cluster:
         except Exception:  # it is gone, or the cluster is: there is nothing left to end
             return
 
-    def _finish(self, job: _Job, outcome: Outcome) -> None:
-        """Hand out an outcome; call it with the lock held."""
-        self._unwanted.discard(job.ticket)
-        self._done.append(Done(job.ticket, job.task, outcome))
-        self._changed.notify_all()
+    def _hand_out(self, job: _Job, outcome: Outcome) -> None:
+        """Hand out an outcome; called with the lock held."""
+        self._finish(job.ticket, job.task, outcome, job.seconds)
 
 
 def _joined(address: str | None) -> tuple[Any, bool]:
