@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.batch.doubles import Instant, batch, by_input, rows, source
 
@@ -13,6 +14,7 @@ from nautile.batch import Stopped
 from nautile.batch.inputs import Shard
 from nautile.bundle import load_bundle
 from nautile.errors import ExecutionError, ExtractionError, NautileError
+from nautile.executor import Done
 from nautile.task import Settings, Task
 
 
@@ -174,6 +176,29 @@ def test_shards_over_one_store_are_the_whole(inputs: Path, tmp_path: Path) -> No
         assert summary.complete
         made += by_input(out)
     assert sorted(map(str, made)) == sorted(map(str, by_input(tmp_path / "whole")))
+
+
+class Timed(Instant):
+    """Gives outcomes that were measured."""
+
+    def next(self, timeout: float | None = None) -> Done | None:
+        done = super().next(timeout)
+        if done is None:
+            return None
+        report = {"program": done.task.program, "ms": 2.0}
+        record = {**done.outcome.record, "measurement": report}
+        outcome = msgspec.structs.replace(done.outcome, record=record)
+        return Done(done.ticket, done.task, outcome)
+
+
+def test_what_was_never_timed_is_timed_once(inputs: Path, tmp_path: Path) -> None:
+    batch(inputs, tmp_path / "untimed")
+    _, first = batch(inputs, tmp_path / "first", Timed(), measure=True)
+    _, second = batch(inputs, tmp_path / "second", Timed(), measure=True)
+    assert (len(first.tasks), len(second.tasks)) == (3, 0)
+    timed = [r for r in rows(tmp_path / "second") if r["status"] == "ok"]
+    assert [r["measurement"]["program"] for r in timed] == [r["program"] for r in timed]
+    assert len(timed) == 6
 
 
 def test_a_size_that_no_program_has_is_told(inputs: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nautile.errors import ExecutionError
+from nautile.executor import ray_cluster
 from nautile.executor.pool import Pool
 from nautile.executor.protocol import Executor
 from nautile.executor.ray_actors import Measurer
@@ -88,6 +89,14 @@ def test_the_cluster_gives_what_the_pool_gives(nodes: Any) -> None:
         assert cluster.jobs == 2
     assert all(o.ok for o in expected.values())
     assert {k: told(o) for k, o in actual.items()} == {k: told(o) for k, o in expected.items()}
+
+
+def test_nodes_of_another_release_do_nothing(nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "code_version", lambda: "another")
+    with Cluster() as cluster:
+        (outcome,) = found(cluster, tasks(1)).values()
+    assert outcome.record["error"]["code"] == "worker-died"
+    assert "another release" in outcome.record["error"]["message"]
 
 
 def killed(nodes: Any, victim: str) -> None:

@@ -54,6 +54,25 @@ def test_keys_agree_and_outcomes_are_certified(case: tuple[Outcome, Outcome]) ->
     assert second.certified
 
 
+def test_what_was_measured_is_called_by_the_new_names(case: tuple[Outcome, Outcome]) -> None:
+    first, second = case
+    ways = [
+        [w["schedule"] for w in k["implementations"]] for k in first.record["chosen"]["kernels"]
+    ]
+    report = {"program": first.names.program, "ms": 1.5, "implementations": ways[0]}
+    record = {**first.record, "measurement": {**report, "recorded": "tuned.json"}}
+    pick = {"launch": 0, "sources": ["d" * 32], "ms": {"0: a schedule": 1.5}}
+    tuned = {"version": 1, "devices": {"a card": {first.names.program: [pick]}}}
+    files = {**first.artifacts, "tuned.json": json.dumps(tuned).encode()}
+    made = renamed(record, first.names, second.names, "b.nau")["measurement"]
+    wanted = [w["schedule"] for w in second.record["chosen"]["kernels"][0]["implementations"]]
+    assert (made["program"], made["implementations"]) == (second.names.program, wanted)
+    changed, _ = renamed_files(files.__getitem__, record, first.names, second.names)
+    devices = json.loads(changed["tuned.json"])["devices"]
+    assert devices == {"a card": {second.names.program: [pick]}}
+    assert "tuned.json" not in json.loads(changed["manifest.json"])["files"]
+
+
 def test_the_record_is_that_of_the_duplicate(case: tuple[Outcome, Outcome]) -> None:
     first, second = case
     made = renamed(first.record, first.names, second.names, "b.nau")

@@ -142,6 +142,7 @@ def _batch(
         resume=resume,
         fail_fast=fail_fast,
         shard=Shard.of(shard),
+        measure=measure,
     )
     _check(settings, list(rules or ()))
     place = Place(executor, address, measure=measure, jobs=jobs)

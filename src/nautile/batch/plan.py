@@ -17,7 +17,8 @@ class Asked:
     """The inputs (see inputs.py), the folder for everything that comes out, the settings of all
     programs, sizes to use wherever a program has them, and how to run: `store` is a path or URL
     (OUT/store where left out), `artifacts` its folder of files, `jobs` the number of workers
-    (as the machine allows where left out), `shard` the part of the files that this run takes."""
+    (as the machine allows where left out), `shard` the part of the files that this run takes. With
+    `measure` a stored result that was never timed is no result: it is made and timed again."""
 
     inputs: tuple[str, ...]
     output: Path
@@ -30,6 +31,7 @@ class Asked:
     resume: bool = False
     fail_fast: bool = False
     shard: Shard = WHOLE
+    measure: bool = False
 
     @property
     def identity(self) -> str:

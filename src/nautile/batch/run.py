@@ -202,6 +202,8 @@ class Batch:
             self._fail(item, known[1], known[0], results)
             return True
         entry = self.store.get(item.key)
+        if entry is not None and self.asked.measure and not _was_timed(entry.record):
+            return False
         if entry is not None:
             return self._stored(item, entry, results)
         lost = self.store.get(_failure_key(item.key))
@@ -250,7 +252,13 @@ class Batch:
     def _keep(self, outcome: Outcome) -> None:
         names = msgspec.to_builtins(outcome.names)
         ingredients = {**outcome.ingredients, "names": names}
-        self.store.put(outcome.key, outcome.record, outcome.artifacts, ingredients=ingredients)
+        self.store.put(
+            outcome.key,
+            outcome.record,
+            outcome.artifacts,
+            ingredients=ingredients,
+            replace=_was_timed(outcome.record),
+        )
 
     def _stored(self, item: Item, entry: Entry, results: Results) -> bool:
         """Whether a stored result could be given to the program: not, where an artifact is damaged
@@ -324,6 +332,11 @@ def _same_as(source: Item | None) -> dict[str, Any]:
 
 def _was_cancelled(outcome: Outcome) -> bool:
     return not outcome.ok and outcome.record["error"]["code"] == "cancelled"
+
+
+def _was_timed(record: Mapping[str, Any]) -> bool:
+    measurement = record.get("measurement")
+    return measurement is not None and "error" not in measurement
 
 
 def _failure_key(key: str) -> str:

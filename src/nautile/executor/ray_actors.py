@@ -8,7 +8,6 @@ process of its own: a kernel that hangs or crashes costs that process.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 
 from nautile.executor.pool import Pool
+from nautile.provenance import code_version
 from nautile.task.model import Outcome, Task
 
 __all__ = ["Measurer", "Optimizer", "decoded", "encoded"]
@@ -45,9 +45,9 @@ class Optimizer:
     def __init__(self) -> None:
         self._pool = Pool(1)
 
-    def ready(self) -> int:
-        """The process id of the actor, once it has started."""
-        return os.getpid()
+    def ready(self) -> str:
+        """The release of the actor's node, once it has started."""
+        return code_version()
 
     def run(self, task: bytes) -> tuple[bytes, float]:
         """The outcome of a task, and the seconds that it took."""
@@ -60,9 +60,9 @@ class Optimizer:
 class Measurer:
     """Times bundles on the GPU that Ray gave to this actor, one after the other."""
 
-    def ready(self) -> int:
-        """The process id of the actor, once it has started."""
-        return os.getpid()
+    def ready(self) -> str:
+        """The release of the actor's node, once it has started."""
+        return code_version()
 
     def measure(
         self, artifacts: Mapping[str, bytes], seconds: float
@@ -76,7 +76,9 @@ class Measurer:
                 path.write_bytes(data)
             report = _bench(folder, seconds)
             tuned = Path(folder, _TUNED)
-            return report, {_TUNED: tuned.read_bytes()} if tuned.is_file() else {}
+            if not tuned.is_file():
+                return report, {}
+            return {**report, "recorded": _TUNED}, {_TUNED: tuned.read_bytes()}
 
 
 def _bench(folder: str, seconds: float) -> dict[str, Any]:

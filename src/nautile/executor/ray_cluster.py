@@ -7,9 +7,9 @@ waiting --> an idle optimizer --> outcome --> (measure: a measurer) --> done
 ```
 
 There is one optimizer for each processor of the cluster while there is work for it; nodes may join
-and leave. A task whose optimizer is lost goes back to the front of the queue: outcomes are the same
-wherever a task runs, and the store keeps the first. Ray moves the bytes and finds the dead; what is
-wanted, and what is done, is known here alone.
+and leave, and do nothing where they have another release. A task whose optimizer is lost goes back
+to the front of the queue: outcomes are the same wherever a task runs, and the store keeps the
+first. Ray moves the bytes and finds the dead; what is wanted and what is done is known here alone.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from nautile.errors import ExecutionError
 from nautile.executor.front import Front
 from nautile.executor.machine import machine
 from nautile.executor.ray_actors import Measurer, Optimizer, decoded, encoded
+from nautile.provenance import code_version
 from nautile.task.model import Outcome, Task
 from nautile.task.run import failed
 
@@ -233,11 +234,15 @@ class Cluster(Front):
         reference, actor.reference = actor.reference, None
         try:
             found = self._ray.get(reference)
-        except self._ray.exceptions.RayError:
-            self._lost(actor)
+        except self._ray.exceptions.RayError as error:
+            self._lost(actor, str(error))
+            return
+        job, actor.job = actor.job, None
+        if job is None and found != code_version():
+            self._drop(actor)
+            self._false_start("a node has another release of Nautile than this machine")
             return
         self._false_starts = 0
-        job, actor.job = actor.job, None
         if job is not None and job.outcome is None:
             outcome, job.seconds = found
             self._optimized(job, decoded(outcome))
@@ -259,12 +264,12 @@ class Cluster(Front):
         with self._changed:
             self._hand_out(job, _with(job.outcome, report, files))
 
-    def _lost(self, actor: _Actor) -> None:
+    def _lost(self, actor: _Actor, said: str = "") -> None:
         """An actor is gone: its job is tried again, or given up."""
         job, actor.job = actor.job, None
         self._drop(actor)
         if job is None:
-            self._false_start()
+            self._false_start(said)
             return
         with self._changed:
             if job.tries < self._attempts:
@@ -277,11 +282,11 @@ class Cluster(Front):
                 error = {"code": "worker-died", "message": message}
                 self._hand_out(job, _with(job.outcome, {"error": error}, {}))
 
-    def _false_start(self) -> None:
+    def _false_start(self, said: str) -> None:
         """Where actors keep ending before they have started, what waits cannot be done."""
         self._false_starts += 1
         if self._false_starts >= _FALSE_STARTS:
-            self._fail_waiting("workers do not start", "worker-died")
+            self._fail_waiting(f"workers do not start: {_last_line(said)}", "worker-died")
             self._false_starts = 0  # tasks that come later try again
 
     def _drop(self, actor: _Actor) -> None:
@@ -318,6 +323,12 @@ def _joined(address: str | None) -> tuple[Any, bool]:
         said = f"no Ray cluster at {address}: {error}" if address else f"Ray: {error}"
         raise ExecutionError(said, code="no-cluster") from error
     return ray, True
+
+
+def _last_line(said: str) -> str:
+    """What an error of Ray comes to: its last line, without the traceback before it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "they end at once"
 
 
 def _silent(actor: _Actor) -> bool:

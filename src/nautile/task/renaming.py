@@ -24,6 +24,7 @@ from nautile.task.model import Names
 __all__ = ["renamed", "renamed_files"]
 
 CERTIFICATE = "certificate.json"
+TUNED = "tuned.json"
 _TILE = re.compile(r"(\S+)=(\d+)")
 _CHECK = re.compile(r"(meaning of|tile program of|float32 terms of) (\S+?)((?: states)?(?:, .*)?)")
 _ROUNDING = re.compile(r"(\w+)( is stored as its readers round it|: \S+ operand to \S+)")
@@ -102,6 +103,16 @@ def renamed(record: Mapping[str, Any], old: Names, new: Names, source: str) -> d
         found["chosen"] = {**chosen, "kernels": rows}
     if record.get("certificate"):
         found["certificate"] = _certificate(record["certificate"], kernels, names)
+    if record.get("measurement"):
+        found["measurement"] = _measurement(record["measurement"], names)
+    return found
+
+
+def _measurement(report: Mapping[str, Any], names: _Renaming) -> dict[str, Any]:
+    """What was measured; launches keep their names, as they do in the bundle."""
+    found = {**report, "program": names.new.program} if "program" in report else {**report}
+    if "implementations" in found:
+        found["implementations"] = [_schedule(s, names) for s in found["implementations"]]
     return found
 
 
@@ -188,12 +199,21 @@ def renamed_files(
     for check in certificate["checks"]:
         check |= {**_check(check, kernels, names), "program": new.program}
     changed[CERTIFICATE] = _dump(certificate)
+    if (record.get("measurement") or {}).get("recorded"):
+        changed[TUNED] = _dump(_tuned(json.loads(read(TUNED)), old.program, new.program))
     _rename_tensors(manifest, names)
     manifest["files"] = {n: f for n, f in manifest["files"].items() if n not in gone} | {
-        n: {"bytes": len(d), "digest": digest_of(d)} for n, d in changed.items()
+        n: {"bytes": len(d), "digest": digest_of(d)} for n, d in changed.items() if n != TUNED
     }
     changed[MANIFEST] = _dump(manifest)
     return changed, frozenset(gone - changed.keys())
+
+
+def _tuned(record: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """The picks of the program under its new name; they name implementations by their sources."""
+    devices = record["devices"]
+    found = {d: {new if n == old else n: p for n, p in ps.items()} for d, ps in devices.items()}
+    return {**record, "devices": found}
 
 
 def _plain(name: str) -> str:
