@@ -1,4 +1,4 @@
-"""Pages of measurements without peers: emission, hardware counters, the sanitizer."""
+"""Pages of measurements without GPU peers: emission, counters, the sanitizer, batches and so on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pages_operation as operation
 
 __all__ = ["PAGES", "counters", "emission", "sanitizer", "written"]
 
@@ -119,7 +121,15 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-PAGES: Mapping[str, Callable[[Any], str]] = {"emission": emission, "sanitizer": sanitizer}
+PAGES: Mapping[str, Callable[[Any], str]] = {
+    "batch": operation.batch,
+    "emission": emission,
+    "kills": operation.kills,
+    "sanitizer": sanitizer,
+    "scale": operation.scale,
+    "service": operation.service,
+    "store": operation.store,
+}
 
 
 def written(folder: Path) -> list[Path]:

@@ -27,7 +27,7 @@ of bytes over that of a 1 GiB copy in the same process, which writes half of wha
 only reads may pass it. Where a reduction may be split over blocks, `chunks` is the count that was
 chosen, `best` the fastest of those measured, and `over best` the time over that of the fastest.
 """
-PAGED = ("gpu",)  # these, and tables of another kind, have pages of their own
+PAGED = ("gpu", *pages.PAGES)  # these, and tables of another kind, have pages of their own
 _SPLIT = ["chunks", "best", "over best"]
 
 

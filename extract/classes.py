@@ -24,7 +24,8 @@ PIECES = 3  # products of tf32 at least that one of f32 takes the time of
 
 class Classes:
     """A snapshot with the region's outputs. A class that holds a leaf node keeps only that (nothing
-    is cheaper); a stored class is a tensor over its free axes in the snapshot's order."""
+    is cheaper); a stored class is a tensor over its free axes in the snapshot's order. `guarded`:
+    see licence.py."""
 
     def __init__(
         self,
@@ -33,6 +34,8 @@ class Classes:
         device: Device,
         prefix: str,
         numerics: str = "real",
+        *,
+        guarded: bool = False,
     ) -> None:
         self.snapshot, self.outputs, self.device, self.prefix = snapshot, outputs, device, prefix
         self.numerics = numerics
@@ -43,14 +46,19 @@ class Classes:
             c: snapshot.axes_of(snapshot.free[c]) for c in self.nodes
         }
         self.extremes = {c: e for c, nodes in self.nodes.items() if (e := _extreme_of(nodes))}
-        self._licence = Licence(o.term for o in outputs)
+        self._licence = Licence((o.term for o in outputs), guarded=guarded)
         self._work: dict[tuple[int, int], tuple[float, float, float, float]] = {}
         self._narrows: dict[tuple[int, Axis, int], bool | None] = {}
-        narrow = self._rounded() if numerics != "exact" else {}
+        narrow = self._rounded() if numerics != "exact" and not guarded else {}
         self._buffers = {c: self._buffer(c, narrow.get(c)) for c in self.nodes}
         self._kept_inside = self._steps() | self.leaves
         self._kept_inside |= {c for c, b in self._buffers.items() if b.dtype == "bool"}
         self._kept_inside |= self._too_large()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether what may leave the range of a type is not rounded to it."""
+        return self._licence.guarded
 
     @staticmethod
     def _useful(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -14,30 +14,40 @@ Site    ::= (tensor, dimensions that the summed axis walks) | (cast type, tensor
 A site is licensed where the source sums a product of it with an f32 value. If that value is itself
 made of a contraction, so are that one's operands: a chain of products that is multiplied in another
 order rounds another intermediate, and as often as before.
+
+A value that is rounded to f16 may leave its range where the source's result is finite (a product of
+three f16 values is 0 or infinite soon). A guarded licence lets only such values be rounded that fit
+whatever the inputs are (see magnitude.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 
+from nautile.dtypes import DTYPES
 from nautile.extract.contractions import NARROW, product_parts, product_steps
+from nautile.extract.magnitude import magnitude
 from nautile.oracle.operands import NARROW as COARSEST
-from nautile.terms import Apply, Axis, Cast, Load, Online, Reduce, Term, buffers, walk
+from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, buffers, walk
 
 __all__ = ["Licence", "widened"]
 
 TENSOR = NARROW | {"tf32"}
+_WIDE = 1e30  # a type that holds this has the range of f32, about
 Site = tuple[object, ...]
 Parts = Mapping[Term, frozenset[Axis]]
 
 
 class Licence:
-    """The sites at which the source rounds neighbours, and the tensors that it reads."""
+    """The sites at which the source rounds neighbours, and the tensors that it reads. `guarded`:
+    what may leave the range of a type is not rounded to it."""
 
-    __slots__ = ("_sites", "_tensors")
+    __slots__ = ("_sites", "_tensors", "guarded")
 
-    def __init__(self, roots: Iterable[Term]) -> None:
+    def __init__(self, roots: Iterable[Term], *, guarded: bool = False) -> None:
         terms = tuple(roots)
+        self.guarded = guarded
         self._tensors = frozenset(b.name for b in buffers(*terms))
         self._sites: set[Site] = set()
         for term in walk(*terms):
@@ -68,6 +78,8 @@ def widened(root: Term, given: Licence) -> Term:
     if not _sums(root) or not _rounds(parts := _inside(root)):
         return root
     wide = {p for p, axes in parts.items() if _type(p) in TENSOR and not given.covers(p, axes)}
+    if given.guarded:
+        wide |= {p for p in parts if _type(p) in TENSOR and not _fits(p, root)}
     return _with_wide(root, frozenset(wide)) if wide else root
 
 
@@ -78,14 +90,20 @@ def _sums(term: Term) -> bool:
 def _inside(root: Term) -> Parts:
     """The numbers in the product of which a sum, with those directly inside it, is taken, and the
     summed axes that each walks; only such that walk one."""
+    return {part: own for _, part, own in _numbers(root)}
+
+
+def _numbers(root: Term) -> Iterator[tuple[str, Term, frozenset[Axis]]]:
+    """The same, each as a factor or a divisor."""
     assert isinstance(root, (Reduce, Online))
     axes, body = {root.axis}, root.body
     while isinstance(body, Reduce) and body.monoid == "sum" and body.axis not in axes:
         axes.add(body.axis)
         body = body.body
-    numbers = (part for kind, part in product_parts(body) if kind != "where")
-    walked = ((part, part.free & axes) for part in numbers)
-    return {part: own for part, own in walked if own}
+    for kind, part in product_parts(body):
+        own = part.free & axes
+        if kind != "where" and own:
+            yield kind, part, own
 
 
 def _rounds(parts: Parts) -> bool:
@@ -93,6 +111,23 @@ def _rounds(parts: Parts) -> bool:
     two narrow ones beside a third."""
     narrow = sum(_type(p) in TENSOR for p in parts)
     return narrow > 0 and (narrow < len(parts) or narrow > 2)
+
+
+def _fits(part: Term, root: Term) -> bool:
+    """Whether the product of all that stands beside a narrow part has the range of its type."""
+    largest = DTYPES[_type(part)].largest
+    if largest > _WIDE:
+        return True
+    beside = (_share(kind, q) for kind, q, _ in _numbers(root) if q is not part)
+    return math.prod(beside) <= largest
+
+
+def _share(kind: str, part: Term) -> float:
+    """What a factor or a divisor multiplies by at most."""
+    if kind == "factor":
+        return magnitude(part)
+    size = abs(float(part.value)) if isinstance(part, Const) else 0.0
+    return 1 / size if size else math.inf
 
 
 def _type(part: Term) -> str:

@@ -33,14 +33,16 @@ def choose(
     *,
     numerics: str = "real",
     runners: int = RUNNERS,
+    guarded: bool = False,
 ) -> Plan:
-    """The cheapest set of candidate kernels that yields the program's outputs.
+    """The cheapest set of candidate kernels that yields the program's outputs; `guarded`: of such
+    that round no value to a type whose range it may leave.
 
     `regions` pairs each region with its saturated snapshot, in the order of `cut`. The gap is that
     of the choice over all candidates; `pruned` counts what the beam left out. Raises
     ExtractionError when no candidate of some output fits the device.
     """
-    pool, counts = gathered(regions, device, numerics)
+    pool, counts = gathered(regions, device, numerics, guarded=guarded)
     plan = decide(pool, program, device, numerics=numerics, runners=runners)
     return replace(plan, pruned=counts)
 

@@ -84,7 +84,11 @@ class Choice:
 
 
 def gathered(
-    regions: Sequence[tuple[Region, Snapshot]], device: Device, numerics: str
+    regions: Sequence[tuple[Region, Snapshot]],
+    device: Device,
+    numerics: str,
+    *,
+    guarded: bool = False,
 ) -> tuple[Pool, dict[str, int]]:
     """The candidates of all regions, and what was counted on the way. Raises ExtractionError where
     nothing that makes a region's outputs fits the device."""
@@ -98,7 +102,9 @@ def gathered(
         if snapshot is not whole:
             left_out = len(whole.classes) - len(snapshot.classes)
             counts["trimmed"] = counts.get("trimmed", 0) + left_out
-        own = Classes(snapshot, region.outputs, device, f"~{number}.", numerics)
+        own = Classes(
+            snapshot, region.outputs, device, f"~{number}.", numerics, guarded=guarded
+        )
         generator = Generator(own)
         candidates = generator.run()
         if not candidates:

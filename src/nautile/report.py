@@ -144,6 +144,8 @@ def as_text(result: Optimization) -> str:
         *(line for k, ways in _with_ways(result, result.plan) for line in _kernel_lines(k, ways)),
         *_certificate_lines(result),
     ]
+    if "guarded" in result.plan.pruned:
+        lines.append("  guarded    no value is rounded to a type whose range it may leave")
     return "\n".join(lines)
 
 

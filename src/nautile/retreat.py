@@ -1,4 +1,4 @@
-"""What is taken instead of a kernel that code generation refuses.
+"""What is taken instead of a kernel that code generation or the certificate refuses.
 
 A kernel is refused when no schedule of it lowers, or the gate lets none of its CUDA pass. Then its
 candidates leave the pool and the choice is made again. After some refusals, or where nothing is
@@ -7,6 +7,9 @@ made of them ("unsaturated"), then a region for each definition ("written"). `Pl
 the refusals ("refused") and names the source that was taken; `Plan.choice.pool.refused` keeps the
 candidates. The bound stays that of the first choice where it is lower: the source's own terms do
 not tell what others might do.
+
+A certificate fails where a value that is rounded to f16 leaves its range. Then the choice is made
+again of programs that round only what fits ("guarded" in `Plan.pruned`; see extract/licence.py).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from nautile.errors import CompileError, ExtractionError, LoweringError
+from nautile.terms import Load, walk
 
 if TYPE_CHECKING:
     from nautile.built import Built
@@ -26,10 +30,12 @@ if TYPE_CHECKING:
     from nautile.snapshot import Snapshot
     from nautile.terms import Program
 
-__all__ = ["Chosen", "each", "to_source"]
+__all__ = ["Chosen", "each", "has_small_range", "is_guarded", "to_guarded", "to_source"]
 
 _REFUSALS = 6  # of kernels before the next source is taken
 _SOURCES = ("unsaturated", "written")
+_GUARDED = "guarded"
+_SMALL = frozenset({"f16", "f8e4m3", "f8e5m2"})
 
 
 class Chosen(Protocol):
@@ -74,6 +80,38 @@ def to_source(result: Chosen) -> bool:
     return any(_take(result, source) for source in left)
 
 
+def to_guarded(result: Chosen) -> bool:
+    """Choose so that nothing is rounded to a type whose range it may leave; False where that has
+    been done, or changes nothing."""
+    from nautile import extract
+
+    old, numerics = result.plan, result.options.numerics
+    if old is None or is_guarded(old) or not has_small_range(old):
+        return False
+    pairs = list(zip(result.regions, result.snapshots, strict=True))
+    try:
+        plan = extract.choose(pairs, result.work, _device(result), numerics=numerics, guarded=True)
+    except ExtractionError:
+        return False
+    if [k.outputs for k in plan.kernels] == [k.outputs for k in old.kernels]:
+        return False
+    marks = {m: n for m, n in old.pruned.items() if m in ("refused", *_SOURCES)}
+    result.plan = replace(plan, pruned={**plan.pruned, **marks, _GUARDED: 1})
+    return True
+
+
+def is_guarded(plan: Plan | None) -> bool:
+    """Whether the plan rounds nothing to a type whose range it may leave."""
+    return plan is not None and _GUARDED in plan.pruned
+
+
+def has_small_range(plan: Plan) -> bool:
+    """Whether the plan has to do with a type of small range."""
+    terms = walk(*(o.term for kernel in plan.kernels for o in kernel.outputs))
+    held = (t.buffer.dtype if isinstance(t, Load) else getattr(t, "dtype", "") for t in terms)
+    return any(dtype in _SMALL for dtype in held)
+
+
 def _taken(plan: Plan | None) -> str | None:
     """The source that the plan was chosen from, None where it was what rules made of it."""
     pruned = {} if plan is None else plan.pruned
@@ -88,11 +126,14 @@ def _take(result: Chosen, source: str) -> bool:
     snapshots = tuple(extract.snapshot_of(region.outputs) for region in regions)
     pairs = list(zip(regions, snapshots, strict=True))
     try:
-        plan = extract.choose(pairs, result.work, _device(result), numerics=numerics)
+        plan = extract.choose(
+            pairs, result.work, _device(result), numerics=numerics, guarded=is_guarded(old)
+        )
     except ExtractionError:
         return False
     refused = 0 if old is None else old.pruned.get("refused", 0)
-    pruned = {**plan.pruned, "refused": refused, source: 1}
+    marks = {_GUARDED: 1} if is_guarded(old) else {}
+    pruned = {**plan.pruned, **marks, "refused": refused, source: 1}
     result.regions, result.snapshots = regions, snapshots
     result.plan = replace(_bounded(plan, old), pruned=pruned)
     return True

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nautile import building, lang, retreat
 from nautile.building import architectures
 from nautile.built import Built, Implementation, Step
-from nautile.errors import ExtractionError, InputError
+from nautile.errors import CompileError, ExtractionError, InputError, LoweringError
 from nautile.options import NUMERICS, Options
 from nautile.provenance import ingredients, key_of
 from nautile.terms import Program
@@ -238,11 +238,28 @@ def _as_built(plan: Plan, built: tuple[Built, ...]) -> Plan:
 
 
 def certify(result: Optimization) -> None:
-    """Check the chosen program against the source.
+    """Check the chosen program against the source. Where a check fails, one that lets no value
+    leave the range of its type is chosen, made and checked instead, if that passes (see
+    retreat.py)."""
+    result.certificate = _checked(result)
+    if result.certificate.verdict == "pass":
+        return
+    names = ("plan", "regions", "snapshots", "built", "certificate")
+    failed = {name: getattr(result, name) for name in names}
+    with suppress(LoweringError, CompileError):
+        if retreat.to_guarded(result):
+            build(result)
+            compile_all(result)
+            result.certificate = _checked(result)
+            if result.certificate.verdict == "pass":
+                return
+    for name, value in failed.items():
+        setattr(result, name, value)
 
-    Its many products are small: a second BLAS thread only spins (three times the CPU time for a
-    transformer block on two busy cores).
-    """
+
+def _checked(result: Optimization) -> Certificate:
+    """The certificate. Its many products are small: a second BLAS thread only spins (three times
+    the CPU time for a transformer block on two busy cores)."""
     from threadpoolctl import threadpool_limits
 
     from nautile.certificate import certify as check
@@ -252,10 +269,10 @@ def certify(result: Optimization) -> None:
     tiles = {b.kernel.name: b.best.tiles for b in result.built}
     others = [(b.kernel, b.tiles) for b in result.built if b.kernel.parts != b.best.kernel.parts]
     with threadpool_limits(limits=1, user_api="blas"):
-        result.certificate = check(
+        found = check(
             result.work, result.plan, tiles, seed=o.seed, numerics=o.numerics, others=others
         )
-    result.certificate = replace(result.certificate, accepted=result.accepted)
+    return replace(found, accepted=result.accepted)
 
 
 @contextmanager

@@ -90,3 +90,28 @@ def test_of_two_narrow_types_the_one_of_more_range_is_rounded_to() -> None:
     wide = widened(output.term, Licence([output.term]))
     cast = [c.argument for c in walk(wide) if isinstance(c, Cast) and c.dtype == "f32"]
     assert [b.name for b in buffers(*cast)] == ["x"]
+
+
+F16 = "def f(x: f16[N,M], w: f16[M], K: f16[M,D], *, N=4, M=6, D=3) -> f32[N,D]:\n"
+
+
+def guarded(body: str) -> list[Term]:
+    """What a guarded licence of the program itself widens."""
+    (made,) = lang.parse(F16 + body)
+    roots = [o.term for region in cut(made) for o in region.outputs]
+    given = Licence(roots, guarded=True)
+    assert all(widened(t, Licence(roots)) is t for t in walk(*roots))
+    sums = [t for t in walk(*roots) if isinstance(t, (Reduce, Online))]
+    return [c.argument for t in sums for c in walk(widened(t, given)) if isinstance(c, Cast)]
+
+
+def test_a_guarded_licence_rounds_only_what_fits() -> None:
+    product = "    u[n: N, d: D] = sum[m: M](x[n, m] * w[m] * K[m, d])\n    return u\n"
+    assert {b.name for b in buffers(*guarded(product))} == {"x", "w", "K"}
+    part = "    p[n: N, m: M] = softmax[m](x[n, m])\n"
+    mixed = part + "    u[n: N, d: D] = sum[m: M](p[n, m] * K[m, d])\n    return u\n"
+    assert guarded(mixed) == []
+    halved = "    u[n: N, d: D] = sum[m: M](x[n, m] * 0.5 * K[m, d])\n    return u\n"
+    assert guarded(halved) == []
+    divided = "    u[n: N, d: D] = sum[m: M](x[n, m] / w[m] * K[m, d])\n    return u\n"
+    assert {"K"} <= {b.name for b in buffers(*guarded(divided))}

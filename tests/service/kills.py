@@ -63,8 +63,8 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {
-            "kills": dict(self.kills),
-            "accepted": len(self.accepted),
+            "killed": dict(self.kills),
+            "facts": {"accepted": len(self.accepted)},
             "seconds": round(self.seconds, 1),
             "problems": self.problems,
         }

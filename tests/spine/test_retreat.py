@@ -11,6 +11,7 @@ import nautile
 from nautile import building, extract
 from nautile.building import build as real
 from nautile.built import Built
+from nautile.certificate import Certificate
 from nautile.errors import CompileError, LoweringError
 from nautile.extract.exact import Exact
 from nautile.extract.kernel import Kernel
@@ -159,3 +160,37 @@ def test_an_explanation_tells_what_was_refused(
     assert [row["id"] for row in found] == ["l0"]
     assert not found[0]["taken"]
     assert told["pruned"]["refused"] == 1
+
+
+SMALL_RANGE = """def scaled_rows(x: {t}[N,C], w: {t}[C], W: {t}[O,C], *, N=64, C=128, O=64
+      ) -> f32[N,O]:
+    r[n] = rsqrt(mean[c](x[n,c] * x[n,c]) + 1e-6)
+    y[n,o] = sum[c](x[n,c] * r[n] * w[c] * W[o,c])
+    return y
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_no_value_leaves_the_range_of_its_type(worker: Worker, dtype: str) -> None:
+    """The product x w of two large f16 values is infinite in f16, where the result is not."""
+    result = optimize(SMALL_RANGE.format(t=dtype), PLAIN, worker=worker)
+    assert result.passed
+    assert result.plan is not None
+    assert ("guarded" in result.plan.pruned) == (dtype == "f16")
+    told = result.explain(margin=False, derivation=False).as_text()
+    assert ("whose range it may leave" in told) == (dtype == "f16")
+    again = nautile.explain(SMALL_RANGE.format(t=dtype), margin=False, derivation=False)
+    assert ("whose range it may leave" in again.as_text()) == (dtype == "f16")
+
+
+def test_a_result_that_stays_wrong_is_the_first_one(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the guarded program is not certified either, what fails is the faster one."""
+    monkeypatch.setattr(Certificate, "verdict", property(lambda self: "fail"))
+    result = optimize(SMALL_RANGE.format(t="f16"), PLAIN, worker=worker)
+    assert result.plan is not None
+    assert result.certificate is not None
+    assert "guarded" not in result.plan.pruned
+    assert len(result.built) == len(result.plan.kernels)
+    assert not all(check.passed for check in result.certificate.checks)

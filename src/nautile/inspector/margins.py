@@ -30,6 +30,7 @@ from nautile.extract.plan import choose, decide
 from nautile.extract.pool import Pool
 from nautile.extract.selection import Selection
 from nautile.extract.sensitivity import SCALED, Chooser, Costs, at_prices, costs, scaled
+from nautile.retreat import is_guarded
 from nautile.stages import Optimization
 from nautile.terms import Output
 
@@ -185,7 +186,8 @@ def _generated(result: Optimization, resource: str, factor: float) -> Plan:
     """What is chosen with all candidates generated for the scaled device."""
     pairs = list(zip(result.regions, result.snapshots, strict=True))
     target = scaled(device(result.options.target), resource, factor)
-    return choose(pairs, result.work, target, numerics=result.options.numerics)
+    guarded = is_guarded(result.plan)
+    return choose(pairs, result.work, target, numerics=result.options.numerics, guarded=guarded)
 
 
 def _sides(factor: float, apart: float = NEAR) -> tuple[float, float]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nautile import stages
+from nautile import retreat, stages
+from nautile.errors import NautileError
 from nautile.extract.device import Device, device
 from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.pool import Choice
@@ -25,11 +27,16 @@ __all__ = ["Subject", "ready"]
 
 
 def ready(result: Optimization, worker: Worker | None = None) -> Subject:
-    """The result as a subject; stages up to the choice are run where they have not been."""
+    """The result as a subject; stages up to the choice are run where they have not been, and the
+    certificate's where it may change the choice."""
     if not result.snapshots:
         stages.saturate(result, worker)
     if result.plan is None:
         stages.choose(result)
+        if result.plan is not None and retreat.has_small_range(result.plan):
+            with suppress(NautileError):
+                stages.build(result)
+                stages.certify(result)
     return Subject(result)
 
 

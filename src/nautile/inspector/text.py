@@ -49,6 +49,11 @@ _SOURCES: Mapping[str, str] = {
     "unsaturated": "the source's own terms: nothing that rules made fits the device and lowers",
 }
 
+_GUARDED = (
+    "no value is rounded to a type whose range it may leave: a faster program that does failed its"
+    " certificate"
+)
+
 
 def as_text(explanation: Explanation) -> str:
     """The text of an explanation."""
@@ -268,6 +273,8 @@ def _candidates(d: Mapping[str, Any]) -> Iterator[str]:
     source = next((s for s in _SOURCES if s in d["pruned"]), None)
     if source is not None:
         yield from _row("fallback", [_SOURCES[source]])
+    if "guarded" in d["pruned"]:
+        yield from _row("guarded", [_GUARDED])
 
 
 def _saturation(d: Mapping[str, Any]) -> Iterator[str]:

@@ -33,6 +33,7 @@ def formed(classes: Classes, nodes: Mapping[int, Node], root: int) -> Formed:
         classes.device,
         classes.prefix,
         classes.numerics,
+        guarded=classes.guarded,
     )
     known: dict[int, Partial] = {}
     stack = [root]

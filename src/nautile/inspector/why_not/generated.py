@@ -15,6 +15,7 @@ from nautile.extract.candidates import Candidate, Generator
 from nautile.extract.classes import Classes
 from nautile.extract.split import Split
 from nautile.extract.trim import trim
+from nautile.retreat import is_guarded
 from nautile.snapshot import Node, Snapshot, term_of
 from nautile.terms import Output, Term
 
@@ -102,6 +103,7 @@ def generated(
         inquiry.device,
         f"~{number}.",
         inquiry.result.options.numerics,
+        guarded=is_guarded(inquiry.result.plan),
     )
     generator = _Watched(classes, width)
     kept = tuple(generator.run())

@@ -316,7 +316,7 @@ def _contract(inquiry: Inquiry, place: Place) -> Reason | None:
 def _is_widened(inquiry: Inquiry, place: Place) -> bool:
     """Whether some contraction of the term has operands that the contract widens."""
     classes = inquiry.choice.pool.classes[place.number]
-    given = Licence(o.term for o in classes.outputs)
+    given = Licence((o.term for o in classes.outputs), guarded=classes.guarded)
     return any(widened(t, given) is not t for t in walk(place.term))
 
 
