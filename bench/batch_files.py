@@ -1,8 +1,8 @@
 """Expression files for measurements of batches: variations of the corpus, half of them duplicates.
 
-A file is one of tests/data/corpus with other sizes (halved, kept or doubled), another narrow type,
-and where it has a causal mask perhaps another mask; a duplicate is such a file with all its names
-changed. All is drawn from a seed, and each file is read, so that sizes that do not fit are drawn
+A file is one of tests/data/corpus with other sizes (an eighth up to all of each), another narrow
+type, and where it has a causal mask perhaps another mask; a duplicate is such a file with all its
+names changed. All is drawn from a seed, and each file is read, so that sizes that do not fit are drawn
 again, originals differ in their keys, and duplicates do not.
 """
 
@@ -75,7 +75,7 @@ def _texts(draw: random.Random, count: int) -> Iterator[str]:
 def _varied(text: str, draw: random.Random) -> str:
     def size(match: re.Match[str]) -> str:
         value = int(match[2])
-        return f"{match[1]}={max(1, int(value * draw.choice((0.25, 0.5, 1, 1, 1, 2, 4))))}"
+        return f"{match[1]}={max(1, int(value * draw.choice((0.125, 0.25, 0.25, 0.5, 1))))}"
 
     if CAUSAL in text and draw.random() < 0.75:
         mask = draw.choice(MASKS).format(n=draw.choice((16, 64, 96, 128, 256, 512, 1000)))
