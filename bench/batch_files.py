@@ -2,8 +2,8 @@
 
 A file is one of tests/data/corpus with other sizes (an eighth up to all of each), another narrow
 type, and where it has a causal mask perhaps another mask; a duplicate is such a file with all its
-names changed. All is drawn from a seed, and each file is read, so that sizes that do not fit are drawn
-again, originals differ in their keys, and duplicates do not.
+names changed. All is drawn from a seed, and each file is read, so that sizes that do not fit are
+drawn again, originals differ in their keys, and duplicates do not.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from nautile.extract.classes import Classes
 from nautile.extract.partial import FOLD, NORM, Partial, combine, leaf, stored
 from nautile.extract.roofline import price
 from nautile.snapshot import Node
-from nautile.terms import Buffer, Output, Term
+from nautile.terms import Axis, Buffer, Output, Term
 
 __all__ = ["Beam"]
 
@@ -141,12 +141,18 @@ class Beam:
         return best
 
     def _priced(self, slim: list[Partial]) -> list[Partial]:
-        """The bodies that are priced with tiles: the best ones, and the one that needs least. Where
-        laws make many multiples of a class, that one alone computes it; the others turn what is
-        stored of one multiple into another, and its cost without tiles may be more than with."""
+        """The bodies that are priced with tiles: the best ones, the one that needs least, and the
+        best of every nest of reductions. Where laws make many multiples of a class, one body alone
+        computes it; the others turn what is stored of one multiple into another. And a product
+        inside another one, which costs nothing more without tiles, may be done again in each."""
         best = slim[: self.wide * self.width]
-        least = min(slim, key=lambda p: len(p.needs), default=None)
-        return best if least is None or any(p is least for p in best) else [*best, least]
+        more = [min(slim, key=lambda p: len(p.needs))] if slim else []
+        nests = {_nest(p) for p in best}
+        for p in slim[len(best) :]:
+            if _nest(p) not in nests:
+                nests.add(_nest(p))
+                more.append(p)
+        return best + [p for p in more if all(p is not q for q in best)]
 
     def _undominated(self, found: list[Partial], *, priced: bool) -> list[Partial]:
         """Best first, without bodies that another beats in needs, cost and passes at once. Ideal
@@ -202,6 +208,11 @@ class Beam:
 
     def count(self, what: str, n: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + n
+
+
+def _nest(p: Partial) -> tuple[int, frozenset[Axis], frozenset[Axis]]:
+    """The reductions inside a body: their sorts, and the axes of contractions and of folds."""
+    return p.kinds, p.depths, p.folded
 
 
 def _covered(parts: tuple[Partial, ...], found: list[Partial]) -> bool:

@@ -19,7 +19,6 @@ from nautile.terms import (
     Const,
     Index,
     Load,
-
     Reduce,
     Running,
     Term,

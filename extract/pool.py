@@ -102,9 +102,7 @@ def gathered(
         if snapshot is not whole:
             left_out = len(whole.classes) - len(snapshot.classes)
             counts["trimmed"] = counts.get("trimmed", 0) + left_out
-        own = Classes(
-            snapshot, region.outputs, device, f"~{number}.", numerics, guarded=guarded
-        )
+        own = Classes(snapshot, region.outputs, device, f"~{number}.", numerics, guarded=guarded)
         generator = Generator(own)
         candidates = generator.run()
         if not candidates:

@@ -8,6 +8,9 @@ the refusals ("refused") and names the source that was taken; `Plan.choice.pool.
 candidates. The bound stays that of the first choice where it is lower: the source's own terms do
 not tell what others might do.
 
+So is the program taken where what was chosen is slower than it: the search among what rules made is
+no complete one.
+
 A certificate fails where a value that is rounded to f16 leaves its range. Then the choice is made
 again of programs that round only what fits ("guarded" in `Plan.pruned`; see extract/licence.py).
 """
@@ -30,11 +33,20 @@ if TYPE_CHECKING:
     from nautile.snapshot import Snapshot
     from nautile.terms import Program
 
-__all__ = ["Chosen", "each", "has_small_range", "is_guarded", "to_guarded", "to_source"]
+__all__ = [
+    "Chosen",
+    "each",
+    "has_small_range",
+    "is_guarded",
+    "to_better",
+    "to_guarded",
+    "to_source",
+]
 
 _REFUSALS = 6  # of kernels before the next source is taken
 _SOURCES = ("unsaturated", "written")
 _GUARDED = "guarded"
+_EQUAL = 1e-6
 _SMALL = frozenset({"f16", "f8e4m3", "f8e5m2"})
 
 
@@ -98,6 +110,18 @@ def to_guarded(result: Chosen) -> bool:
     marks = {m: n for m, n in old.pruned.items() if m in ("refused", *_SOURCES)}
     result.plan = replace(plan, pruned={**plan.pruned, **marks, _GUARDED: 1})
     return True
+
+
+def to_better(result: Chosen, seconds: float) -> None:
+    """Where the plan takes longer than so many seconds, which the source program is priced at: the
+    best plan of the program's own terms, if that is faster."""
+    if result.plan is None or result.plan.seconds <= seconds * (1 + _EQUAL):
+        return
+    best = (result.plan, result.regions, result.snapshots)
+    for source in _SOURCES:
+        if _take(result, source) and result.plan.seconds < best[0].seconds:
+            best = (result.plan, result.regions, result.snapshots)
+    result.plan, result.regions, result.snapshots = best
 
 
 def is_guarded(plan: Plan | None) -> bool:

@@ -195,6 +195,7 @@ def choose(result: Optimization) -> None:
         if not retreat.to_source(result):
             raise error from None
     result.baseline = extract.baseline(result.program, target)
+    retreat.to_better(result, result.baseline["seconds"])
 
 
 def build(result: Optimization) -> None:

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
 import pages
@@ -65,6 +67,15 @@ def test_pages_of_a_folder(tmp_path: Path) -> None:
     assert "| b | Race \\| at 0x10 |  |" in tools
     index = render.render(tmp_path)
     assert all(f"[{name}]({name})" in index for name in names)
+
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+
+
+@pytest.mark.parametrize("name", sorted(pages.PAGES))
+def test_pages_that_are_kept_are_those_of_their_results(name: str) -> None:
+    found = json.loads((RESULTS / f"{name}.json").read_text())
+    assert pages.PAGES[name](found) == (RESULTS / f"{name}.md").read_text()
 
 
 def test_a_folder_without_them(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -14,7 +14,7 @@ from nautile.built import Built
 from nautile.certificate import Certificate
 from nautile.errors import CompileError, LoweringError
 from nautile.extract.exact import Exact
-from nautile.extract.kernel import Kernel
+from nautile.extract.kernel import Kernel, Plan
 from nautile.extract.plan import decide
 from nautile.stages import Optimization, Options, optimize
 from nautile.terms import Reduce, walk
@@ -194,3 +194,26 @@ def test_a_result_that_stays_wrong_is_the_first_one(
     assert "guarded" not in result.plan.pruned
     assert len(result.built) == len(result.plan.kernels)
     assert not all(check.passed for check in result.certificate.checks)
+
+
+@pytest.mark.parametrize("slower", [1000.0, 1.0])
+def test_a_choice_that_is_slower_than_the_source_gives_way_to_it(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, slower: float
+) -> None:
+    """The first choice is priced far too high, or as it is; the source as costing nothing."""
+    real, calls = extract.choose, []
+
+    def choose(*given: Any, **options: Any) -> Plan:
+        plan = real(*given, **options)
+        calls.append(plan.seconds * (1.0 if calls else slower))
+        return replace(plan, seconds=calls[-1])
+
+    free = {"kernels": 3, "bytes": 0, "seconds": 0.0}
+    monkeypatch.setattr(extract, "choose", choose)
+    monkeypatch.setattr(extract, "baseline", lambda program, target: free)
+    result = optimize(ATTENTION, PLAIN, worker=worker)
+    assert len(calls) == 3
+    assert result.plan is not None
+    assert result.plan.seconds == pytest.approx(min(calls))
+    assert "unsaturated" in result.plan.pruned or min(calls) == calls[0]
+    assert result.passed

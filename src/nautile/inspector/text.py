@@ -45,8 +45,8 @@ _CODES: Mapping[str, str] = {
     "lowering": "that code generation refused",
 }
 _SOURCES: Mapping[str, str] = {
-    "written": "a kernel or more for each definition: nothing else fits the device and lowers",
-    "unsaturated": "the source's own terms: nothing that rules made fits the device and lowers",
+    "written": "a kernel or more for each definition: nothing else lowers, or is as fast",
+    "unsaturated": "the source's own terms: nothing that rules made lowers, or is as fast",
 }
 
 _GUARDED = (
