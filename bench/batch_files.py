@@ -5,7 +5,7 @@ type, and where it has a causal mask perhaps another mask; a duplicate is such a
 names changed. All is drawn from a seed, and each file is read, so that sizes that do not fit are
 drawn again, originals differ in their keys, and duplicates do not. Left out are programs whose
 search fills its budget of rows (two of 40, which take 15 to 40 seconds each and would be a third of
-all that is measured) and tensors of more than 2**24 elements.
+all that is measured) and tensors of more than 2**25 elements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MASKS = (
     "where(s // {n} <= t // {n}, ",
 )
 _SIZE = re.compile(r"\b([A-Z]\w*)=(\d+)\b")
-_LARGEST = 1 << 24  # elements of an input or a result
+_LARGEST = 1 << 25  # elements of an input or a result
 _LONG = ("gemma2_geglu_mlp", "gpt2_mlp")  # their searches end by the budget of rows
 _HEADS = tuple(f"def {name}(" for name in _LONG)
 _TRIES = 200
@@ -63,18 +63,28 @@ def write(folder: Path, count: int, seed: int) -> dict[str, int]:
 
 
 def _texts(draw: random.Random, count: int) -> Iterator[str]:
-    """So many programs of different keys."""
-    bases, seen = corpus(), set()
-    for number in range(count):
-        for _ in range(_TRIES):
-            text = _varied(bases[number % len(bases)], draw)
-            key = _key(text)
-            if key is not None and key not in seen:
-                seen.add(key)
-                yield text
-                break
-        else:
+    """So many programs of different keys, of each base in turn while it has more."""
+    bases, seen = corpus(), set[str]()
+    while len(seen) < count:
+        if not bases:
             raise RuntimeError("the corpus has no more variations; ask for fewer files")
+        for base in bases[:]:
+            found = _new(base, seen, draw)
+            if found is None:
+                bases.remove(base)
+            elif len(seen) < count:
+                seen.add(found[0])
+                yield found[1]
+
+
+def _new(base: str, seen: set[str], draw: random.Random) -> tuple[str, str] | None:
+    """The key and the text of a variation that was not seen yet."""
+    for _ in range(_TRIES):
+        text = _varied(base, draw)
+        key = _key(text)
+        if key is not None and key not in seen:
+            return key, text
+    return None
 
 
 def _varied(text: str, draw: random.Random) -> str:
