@@ -32,7 +32,9 @@ SOURCES = [
 
 
 def term(source: str) -> Term:
-    (program,) = lang.parse(f"def f({INPUTS}) -> f32[N,M]:\n    y[n: N, m: M] = {source}\n    return y\n")
+    (program,) = lang.parse(
+        f"def f({INPUTS}) -> f32[N,M]:\n    y[n: N, m: M] = {source}\n    return y\n"
+    )
     ((output,),) = (region.outputs for region in cut(program))
     return output.term
 
