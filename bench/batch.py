@@ -1,7 +1,7 @@
 """Batches: files a second, hits, memory, a second run, scaling, a cluster that loses nodes.
 
     python bench/batch.py [--files 2000] [--seed 7] [--cases jobs1,jobs2,ray2,ray2-deaths]
-                          [--compile] [-o FILE.json]
+                          [--compile] [--truth results.jsonl] [--keep FOLDER] [-o FILE.json]
 
 The files are those of bench/batch_files.py: variations of the corpus, half of them duplicates up to
 renaming. For each case: a run into an empty store with every cache empty, then a second run over
@@ -20,8 +20,9 @@ Record ::= group "batch", case, files, programs, jobs, correct, seconds, files_p
 ```
 
 `correct` says that the runs agree: one record an input, and every record of every run has the same
-key, status and kernels. A record `scaling` holds how many times as fast as the first case the
-others are. The file keeps the records of other numbers of files.
+key, status and kernels; those of `--truth`, too, which an earlier run has left in the folder
+`--keep`. A record `scaling` holds how many times as fast as the first case the others are. The file
+keeps the records of other numbers of files.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import math
 import os
 import platform
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,6 +66,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--cases", default="jobs1,jobs2,ray2,ray2-deaths")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--truth", type=Path)
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "batch.json")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nautile-batch-") as folder:
@@ -72,7 +76,10 @@ def main() -> None:
         found = []
         for case in given.cases.split(","):
             found.append(_measured(home, case, given.files, given.compile))
-            _compare(home, found)
+            _compare(home, found, given.truth)
+            if given.keep:
+                given.keep.mkdir(parents=True, exist_ok=True)
+                shutil.copy(home / f"{case}-first" / "results.jsonl", given.keep / f"{case}.jsonl")
             _keep(given.output, [*found, *_scaling(found)])
     print(json.dumps([{k: v for k, v in r.items() if k != "memory"} for r in found], indent=1))
 
@@ -241,9 +248,9 @@ def _level(samples: list[tuple[float, int, int]]) -> int:
     return round(fmean(peaks.values())) if peaks else 0
 
 
-def _compare(home: Path, found: list[dict[str, Any]]) -> None:
-    """Set `correct` of each: its two runs have what the first of all has."""
-    truth: dict[Any, Any] | None = None
+def _compare(home: Path, found: list[dict[str, Any]], known: Path | None) -> None:
+    """Set `correct` of each: its two runs have what the first of all has, or what is known."""
+    truth = {_mark(r): _lasting(r) for r in records(known)} if known else None
     for row in found:
         for part in ("first", "second"):
             path = home / f"{row['case']}-{part}" / "results.jsonl"
