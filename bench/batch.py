@@ -37,11 +37,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -55,6 +54,7 @@ from nautile.batch.results import records
 from nautile.executor.machine import machine, memory_of, resident
 
 HERE = Path(__file__).resolve().parent
+PAUSE = (30.0, 90.0)  # seconds between deaths of nodes
 SAMPLES = 600  # of the memory that are kept
 LIBRARIES = ("nautile", "egglog", "highspy", "numpy", "ray", "sqlalchemy")
 
@@ -92,6 +92,10 @@ def _keep(path: Path, found: list[dict[str, Any]]) -> None:
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
+def _nothing() -> None:
+    """What is done where no node dies."""
+
+
 def _measured(home: Path, case: str, files: int, compiles: bool) -> dict[str, Any]:
     """A first run of that case, and a second one over its store."""
     kind, jobs = (case[:3], int(case[3])) if case.startswith("ray") else ("pool", int(case[4:]))
@@ -100,9 +104,8 @@ def _measured(home: Path, case: str, files: int, compiles: bool) -> dict[str, An
         place = (
             ["--executor", "ray", "--address", nodes.address] if nodes else ["--jobs", f"{jobs}"]
         )
-        if nodes and case.endswith("-deaths"):
-            stack.enter_context(nodes.dying())
-        first, memory = _run(home, f"{case}-first", case, place, compiles)
+        each = nodes.decimate if nodes and case.endswith("-deaths") else _nothing
+        first, memory = _run(home, f"{case}-first", case, place, compiles, each)
     second, _ = _run(home, f"{case}-second", case, ["--jobs", f"{jobs}"], compiles)
     return {
         "group": "batch",
@@ -147,6 +150,8 @@ class _Nodes:
     deaths: int = 0
     made: int = 2
     cluster: Any = None
+    draw: random.Random = field(default_factory=lambda: random.Random(5))
+    wait: float = PAUSE[1]
 
     @property
     def address(self) -> str:
@@ -167,25 +172,17 @@ class _Nodes:
         finally:
             self.cluster.shutdown()
 
-    @contextmanager
-    def dying(self) -> Iterator[None]:
-        """Kill a node now and then, and add another."""
-        ended, draw = threading.Event(), random.Random(self.count)
-
-        def kill() -> None:
-            while not ended.wait(draw.uniform(30, 90)):
-                lost = draw.choice(list(self.cluster.worker_nodes))
-                self.cluster.remove_node(lost, allow_graceful=False)
-                self.deaths += 1
-                self._add()
-
-        thread = threading.Thread(target=kill)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    def decimate(self) -> None:
+        """Called once a second: kill a node now and then, and add another. (Ray adds nodes in the
+        main thread alone.)"""
+        self.wait -= 1
+        if self.wait > 0:
+            return
+        self.wait = self.draw.uniform(*PAUSE)
+        lost = self.draw.choice(list(self.cluster.worker_nodes))
+        self.cluster.remove_node(lost, allow_graceful=False)
+        self.deaths += 1
+        self._add()
 
     def _add(self) -> None:
         self.cluster.add_node(num_cpus=1, **self._at())
@@ -197,7 +194,12 @@ class _Nodes:
 
 
 def _run(
-    home: Path, output: str, store: str, place: list[str], compiles: bool
+    home: Path,
+    output: str,
+    store: str,
+    place: list[str],
+    compiles: bool,
+    each: Callable[[], None] = _nothing,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One run as a process of its own: its summary, and its memory."""
     flag = "--compile" if compiles else "--no-compile"
@@ -207,7 +209,7 @@ def _run(
     process = subprocess.Popen(
         [*command, flag, "--store", f"{store}.store", "--quiet"], cwd=home, env=environment
     )
-    samples = list(_watched(process, start))
+    samples = list(_watched(process, start, each))
     wall = time.monotonic() - start
     if process.returncode not in (0, 1, 3):
         raise RuntimeError(f"nautile batch ended with status {process.returncode}")
@@ -216,9 +218,13 @@ def _run(
     return summary | {"wall_seconds": round(wall, 2)}, _memory(samples)
 
 
-def _watched(process: subprocess.Popen[bytes], start: float) -> Iterator[tuple[float, int, int]]:
-    """Seconds, the memory of the batch process, and that of all processes, once a second."""
+def _watched(
+    process: subprocess.Popen[bytes], start: float, each: Callable[[], None]
+) -> Iterator[tuple[float, int, int]]:
+    """Seconds, the memory of the batch process, and that of all processes, once a second, when
+    `each` is called."""
     while process.poll() is None:
+        each()
         yield time.monotonic() - start, resident(process.pid), memory_of(process.pid)
         try:
             process.wait(1.0)

@@ -9,6 +9,7 @@ from typing import Any
 
 from nautile.errors import NautileError
 from nautile.extract.kernel import Kernel, Plan
+from nautile.retreat import GUARD
 from nautile.stages import Implementation, Optimization
 from nautile.terms import Program
 
@@ -145,7 +146,7 @@ def as_text(result: Optimization) -> str:
         *_certificate_lines(result),
     ]
     if "guarded" in result.plan.pruned:
-        lines.append("  guarded    no value is rounded to a type whose range it may leave")
+        lines.append(f"  guarded    {GUARD}")
     return "\n".join(lines)
 
 

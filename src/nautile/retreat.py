@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nautile.terms import Program
 
 __all__ = [
+    "GUARD",
     "Chosen",
     "each",
     "has_small_range",
@@ -46,6 +47,10 @@ __all__ = [
 _REFUSALS = 6  # of kernels before the next source is taken
 _SOURCES = ("unsaturated", "written")
 _GUARDED = "guarded"
+GUARD = (
+    "no value is rounded to a type whose range it may leave; --numerics fast, which assumes that"
+    " nothing overflows, rounds more and is faster"
+)
 _EQUAL = 1e-6
 _SMALL = frozenset({"f16", "f8e4m3", "f8e5m2"})
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nautile.extract.candidates import NOISE
 from nautile.report import quantity
+from nautile.retreat import GUARD
 
 from .wording import RESOURCES
 
@@ -48,11 +49,6 @@ _SOURCES: Mapping[str, str] = {
     "written": "a kernel or more for each definition: nothing else lowers, or is as fast",
     "unsaturated": "the source's own terms: nothing that rules made lowers, or is as fast",
 }
-
-_GUARDED = (
-    "no value is rounded to a type whose range it may leave: a faster program that does failed its"
-    " certificate"
-)
 
 
 def as_text(explanation: Explanation) -> str:
@@ -274,7 +270,7 @@ def _candidates(d: Mapping[str, Any]) -> Iterator[str]:
     if source is not None:
         yield from _row("fallback", [_SOURCES[source]])
     if "guarded" in d["pruned"]:
-        yield from _row("guarded", [_GUARDED])
+        yield from _row("guarded", [GUARD])
 
 
 def _saturation(d: Mapping[str, Any]) -> Iterator[str]:
