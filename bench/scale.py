@@ -29,7 +29,7 @@ bench/batch.json's own run is simulated, too: how far the simulation is off is i
 ```
 Result ::= {costs {NAME: seconds}, optimizing {mean}, layouts [Layout], date, versions, machine}
 Layout ::= {name, files, batches, workers, seconds, files_per_second, busy {driver, workers, store},
-            bottleneck, measured_seconds?}          busy: shares of the time; that of one driver
+            bottleneck, measured_seconds?}          busy: shares of the time; the mean driver's
 ```
 """
 
@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 import json
 import os
 import random
@@ -82,13 +83,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=HERE / "results" / "scale.json")
     given = parser.parse_args()
     seen = [r for r in json.loads(given.records.read_text()) if r.get("optimizing")]
-    taken = max(seen, key=lambda r: int(r["files"]))["optimizing"]["percentiles"]
+    taken = max(seen, key=lambda r: int(r["files"]))["optimizing"]
     with tempfile.TemporaryDirectory(prefix="nautile-scale-") as folder:
         costs = measured(Path(folder), given.sample)
     print(json.dumps(costs, indent=1), flush=True)
     result = {
         "costs": costs,
-        "optimizing": {"mean": round(fmean(taken), 3)},
+        "optimizing": {"mean": taken["mean"]},
         "layouts": list(_layouts(given, costs, taken, seen)),
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {name: metadata.version(name) for name in LIBRARIES},
@@ -99,14 +100,13 @@ def main() -> None:
 
 
 def _layouts(
-    given: argparse.Namespace, costs: dict[str, float], taken: list[float], seen: list[Any]
+    given: argparse.Namespace, costs: dict[str, float], taken: dict[str, Any], seen: list[Any]
 ) -> Iterator[dict[str, Any]]:
     """The runs that were measured, and those that nobody here can measure."""
     for row in seen:
         local = Layout(row["case"], row["files"], 1, row["jobs"], "ray" in row["case"])
-        own = row["optimizing"]["percentiles"]
         if not row["deaths"]:
-            yield simulated(local, costs, own) | {"measured_seconds": row["seconds"]}
+            yield simulated(local, costs, row["optimizing"]) | {"measured_seconds": row["seconds"]}
     workers = given.hosts * given.cores
     for batches, ray in ((1, True), (10, True), (given.hosts, False)):
         name = f"{batches} batch process{'es' * (batches > 1)}, {'Ray' if ray else 'pools'}"
@@ -328,18 +328,33 @@ class _Driver:
         self._hand_out(done)
         self.now = max(self.now, done)
         self._spend(max(0.0, self._costs["new"] - self._costs["row"]))
-        begun, self.now = self.now, store.put(self.now)
-        self.busy += self.now - begun
+        self.now = store.put(self.now)
 
     def _spend(self, seconds: float) -> None:
         self.now += seconds
         self.busy += seconds
 
 
-def simulated(layout: Layout, costs: dict[str, float], taken: list[float]) -> dict[str, Any]:
+def _times(optimizing: dict[str, Any]) -> Callable[[], float]:
+    """What a program takes its worker, drawn between the percentiles that were seen, with their
+    mean."""
+    draw, seen = random.Random(3), optimizing["percentiles"]
+    middles = [(a + b) / 2 for a, b in itertools.pairwise(seen)]
+    scale = optimizing["mean"] / fmean(middles)
+
+    def time_() -> float:
+        k = draw.randrange(len(middles))
+        return float(scale * draw.uniform(seen[k], seen[k + 1]))
+
+    return time_
+
+
+def simulated(
+    layout: Layout, costs: dict[str, float], optimizing: dict[str, Any]
+) -> dict[str, Any]:
     """One run: batch processes in the order of their own clocks, over one store."""
-    draw, store = random.Random(3), _Store(costs["row"])
-    drivers = [_Driver(layout, costs, lambda: draw.choice(taken)) for _ in range(layout.batches)]
+    draw, store = _times(optimizing), _Store(costs["row"])
+    drivers = [_Driver(layout, costs, draw) for _ in range(layout.batches)]
     turns = [(0.0, k) for k in range(layout.batches)]
     while turns:
         _, k = heapq.heappop(turns)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.fusion.random_programs import programs
 
@@ -72,6 +72,7 @@ def test_many_random_programs_are_derived(text: str, worker: Worker) -> None:
     goals=st.lists(st.frozensets(st.integers(0, 6), max_size=4), min_size=1, max_size=4),
     guess=st.frozensets(st.integers(0, 6)),
 )
+@example([frozenset({0, 1, 2, 3}), frozenset({0, 1, 4}), frozenset({0, 1, 5})], frozenset())
 @settings(deadline=None, max_examples=200)
 def test_fewest_against_all_subsets(goals: list[frozenset[int]], guess: frozenset[int]) -> None:
     """Whatever reaches a goal reaches it with more rules, too: one of some sets must be there."""

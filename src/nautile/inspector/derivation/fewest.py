@@ -78,13 +78,12 @@ def _smaller(
     if found == needed:
         return Fewest(found, True)
     free, least = sorted(whole - needed), len(found) - len(needed)
-    for count in range(least):
+    for count in range(least + 1):
         if comb(len(free), count) > _SETS:
-            return Fewest(found, False)
-        for extra in combinations(free, count):
-            if reaches(needed | set(extra)):
-                return Fewest(needed | set(extra), True)
-    if comb(len(free), least) > _SETS:
-        return Fewest(found, True)
-    sets = (needed | frozenset(extra) for extra in combinations(free, least))
-    return Fewest(found, True, tuple(s for s in sets if s != found and reaches(s)))
+            return Fewest(found, count == least)
+        sets = [needed | frozenset(extra) for extra in combinations(free, count)]
+        do = [s for s in sets if reaches(s)]
+        if do:
+            first = found if found in do else do[0]
+            return Fewest(first, True, tuple(s for s in do if s != first))
+    return Fewest(found, True)
