@@ -59,8 +59,15 @@ def programs() -> list[tuple[str, str, dict[str, int]]]:
     return found
 
 
+LONG = ("gemma2_geglu_mlp",)  # ten seconds, and much like gpt2_mlp
+
+
 @pytest.mark.parametrize(
-    ("text", "sizes"), [p[1:] for p in programs()], ids=[p[0] for p in programs()]
+    ("text", "sizes"),
+    [
+        pytest.param(text, sizes, id=name, marks=pytest.mark.slow if name in LONG else ())
+        for name, text, sizes in programs()
+    ],
 )
 def test_drawn_programs_compute_the_source(text: str, sizes: dict[str, int]) -> None:
     for program in lang.parse(text, dims=sizes):

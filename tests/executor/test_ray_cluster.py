@@ -91,6 +91,7 @@ def test_the_cluster_gives_what_the_pool_gives(nodes: Any) -> None:
     assert {k: told(o) for k, o in actual.items()} == {k: told(o) for k, o in expected.items()}
 
 
+@pytest.mark.slow
 def test_nodes_of_another_release_do_nothing(nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_cluster, "code_version", lambda: "another")
     with Cluster() as cluster:

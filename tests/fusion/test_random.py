@@ -15,7 +15,7 @@ from nautile.worker import Worker
 from .random_runs import body_of, chunk
 from .random_trial import numerics_of, trial
 
-PARTS, QUICK, LONG = 3, 70, 3000
+PARTS, QUICK, LONG = 3, 50, 3000
 SEED = 2027
 
 
