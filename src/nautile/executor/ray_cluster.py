@@ -39,6 +39,9 @@ _TICK = 0.1  # seconds that the loop waits for outcomes at most
 _LOOK = 1.0  # seconds between looks at what the cluster has
 _GRACE = 60.0  # seconds beyond a task's limit after which its optimizer counts as lost
 _MEASURE = 600.0  # seconds that measuring one bundle may take
+ATTEMPTS = (
+    20  # a task that crashes costs its own process: who loses an optimizer is hardly at fault
+)
 _FALSE_STARTS = 8  # actors in a row that are lost before they have started
 
 
@@ -73,7 +76,7 @@ class Cluster(Front):
         address: str | None = None,
         *,
         jobs: int | None = None,
-        attempts: int = 3,
+        attempts: int = ATTEMPTS,
         measure: bool = False,
     ) -> None:
         super().__init__()
