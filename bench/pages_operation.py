@@ -27,6 +27,10 @@ def batch(rows: Sequence[Row]) -> str:
         _stamp(runs[0]),
         _table(head, map(_run, runs)),
     ]
+    for row in runs:
+        if row["errors"]:
+            said = ", ".join(f"{n} x {code}" for code, n in row["errors"].items())
+            parts.append(f"{row['case']}, {row['files']} files: {said} (the next run does them).")
     for row in rows:
         if row["case"] == "scaling":
             said = ", ".join(f"{name} {times:.2f}" for name, times in row["times"].items())
