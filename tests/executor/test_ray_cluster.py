@@ -30,9 +30,15 @@ pytestmark = [
 _STORE = 80 << 20  # bytes of each node's object store
 
 
+def address(number: int) -> str:
+    """A loopback address that no cluster of another process of the tests has."""
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return f"127.0.{process}.{number}"
+
+
 def at(number: int) -> dict[str, Any]:
     """A node of its own loopback address (127.0.0.1 itself Ray would replace)."""
-    return {"node_ip_address": f"127.0.0.{number}", "object_store_memory": _STORE}
+    return {"node_ip_address": address(number), "object_store_memory": _STORE}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,7 @@ def nodes() -> Iterator[Any]:
         for number in (3, 4):
             nodes.add_node(num_cpus=1, **at(number))
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        ray.init(address=nodes.address, _node_ip_address="127.0.0.2", **quiet)
+        ray.init(address=nodes.address, _node_ip_address=address(2), **quiet)
         yield nodes
     finally:
         ray.shutdown()
