@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def emission(found: Row) -> str:
         " the machine did other work as well.",
         f"{found['date']}; {found['cores']} x {found['processor']}, load {found['load']}; NVRTC"
         f" {found['nvrtc']}, Python {found['python']}.",
-        _table(
+        operation.table(
             ("kernel", "schedule", "lines", "emit", "compile", "both", "by the clock"),
             (_kernel(k) for k in found["kernels"]),
         ),
@@ -71,7 +71,7 @@ def counters(profiles: Sequence[Row]) -> str:
                 "# Hardware counters",
                 _COUNTED,
                 f"{cards}.",
-                _table(head, rows),
+                operation.table(head, rows),
             )
         )
         + "\n"
@@ -99,7 +99,7 @@ def sanitizer(rows: Sequence[Row]) -> str:
                 "# compute-sanitizer",
                 _LOOKED_AT,
                 ", ".join(dict.fromkeys(f"{r['gpu']}, {r['date']}" for r in rows)) + ".",
-                _table(
+                operation.table(
                     ("bundle", *tools),
                     ((b, *(_verdict(said.get((b, t))) for t in tools)) for b in bundles),
                 ),
@@ -113,12 +113,7 @@ def _verdict(row: Row | None) -> str:
     if row is None:
         return ""
     text: str = row["said"] if row["verdict"] == "dirty" else row["verdict"]
-    return text[:120].replace("|", "\\|")
-
-
-def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
-    lines = (head, ["---"] * len(head), *rows)
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return text[:120]
 
 
 PAGES: Mapping[str, Callable[[Any], str]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["batch", "kills", "scale", "service", "store"]
+__all__ = ["batch", "kills", "scale", "service", "store", "table"]
 
 Row = dict[str, Any]
 
@@ -25,7 +25,7 @@ def batch(rows: Sequence[Row]) -> str:
         " states, kernels and predicted times. Memory is that of the batch and its children, the"
         " mean of each minute's peak.",
         _stamp(runs[0]),
-        _table(head, map(_run, runs)),
+        table(head, map(_run, runs)),
     ]
     for row in runs:
         if row["errors"]:
@@ -65,7 +65,7 @@ def store(rows: Sequence[Row]) -> str:
         "Rendered from `store.json` by `bench/render.py`; `bench/store.py` measures: SQLite, every"
         " put synced. The peer commits one row a record, without artifacts.",
         _stamp(rows[0]),
-        _table(("what", "entries", "correct", "seconds", "a second", "peer, a second"), lines),
+        table(("what", "entries", "correct", "seconds", "a second", "peer, a second"), lines),
     ])  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def service(found: Row) -> str:
         f" loopback, clients on the same cores: {found['clients']} clients without a pause,"
         f" {found['streams']} event streams open throughout.",
         _stamp(found),
-        _table(("milliseconds", "count", "p50", "p90", "p99", "max"), lines),
+        table(("milliseconds", "count", "p50", "p90", "p99", "max"), lines),
         f"{found['requests_per_second']} requests a second; errors: {errors}; memory of the server"
         f" {_mib(found['server_memory_bytes'])}. Submissions to a small queue: {refused}.",
     ])  # fmt: skip
@@ -109,7 +109,7 @@ def kills(rows: Sequence[Row]) -> str:
         " that is lost or doubled, a result other than the undisturbed one, a damaged artifact, a"
         " process that is left.",
         _stamp(rows[0]),
-        _table(("what", "database", "kills", "of which", "facts", "problems"), lines),
+        table(("what", "database", "kills", "of which", "facts", "problems"), lines),
     ])  # fmt: skip
 
 
@@ -122,9 +122,9 @@ def scale(found: Row) -> str:
         " docstring says what each is) and simulates runs with them; the first lines are runs that"
         " were measured as well.",
         _stamp(found),
-        _table(("cost", "milliseconds"), costs),
+        table(("cost", "milliseconds"), costs),
         f"A program takes its worker {found['optimizing']['mean']:.2f} s on average.",
-        _table(
+        table(
             ("run", "files", "workers", "simulated", "measured", "files/s", "batch process busy",
              "workers busy", "store busy", "bottleneck"),
             map(_layout, found["layouts"]),
@@ -159,7 +159,8 @@ def _stamp(row: Row) -> str:
     return f"{machine}; {row['date'][:10]}; {versions}."
 
 
-def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of Markdown."""
     lines = (head, ["---"] * len(head), *rows)
     return "\n".join(
         "| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines

@@ -34,7 +34,6 @@ from nautile.terms import Apply, Axis, Cast, Const, Load, Online, Reduce, Term, 
 __all__ = ["Licence", "widened"]
 
 TENSOR = NARROW | {"tf32"}
-_WIDE = 1e30  # a type that holds this has the range of f32, about
 Site = tuple[object, ...]
 Parts = Mapping[Term, frozenset[Axis]]
 
@@ -115,11 +114,11 @@ def _rounds(parts: Parts) -> bool:
 
 def _fits(part: Term, root: Term) -> bool:
     """Whether the product of all that stands beside a narrow part has the range of its type."""
-    largest = DTYPES[_type(part)].largest
-    if largest > _WIDE:
+    dtype = DTYPES[_type(part)]
+    if not dtype.has_small_range:
         return True
     beside = (_share(kind, q) for kind, q, _ in _numbers(root) if q is not part)
-    return math.prod(beside) <= largest
+    return math.prod(beside) <= dtype.largest
 
 
 def _share(kind: str, part: Term) -> float:

@@ -32,7 +32,6 @@ _TRUTHS = frozenset({"or", "and", "not", "lt", "le", "gt", "ge", "eq", "ne"})
 _ONE = frozenset({"sigmoid", "tanh", "erf", "sin", "cos", "sign"}) | _TRUTHS
 _SAME = frozenset({"neg", "abs", "min", "max"})
 _WHOLE = frozenset({"floor", "round"})
-_WIDE = 1e30  # a type that holds this has the range of f32, about
 _EXPONENTS = {"exp": math.e, "exp2": 2.0}
 
 
@@ -68,7 +67,7 @@ def _range(dtype: str) -> float:
     found = DTYPES[dtype]
     if found.kind == "integer":
         return found.largest + 1
-    return found.largest if found.largest < _WIDE else math.inf
+    return math.inf if found.kind == "float" and not found.has_small_range else found.largest
 
 
 def _reduced(monoid: str, axis: Axis, body: float) -> float:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # loaded where values are computed: to name a type needs neit
 __all__ = ["DTYPES", "DType", "is_float", "is_integer", "round_to", "storage"]
 
 
+_WIDE = 1e30  # a type that holds this has the range of f32, about
+
+
 @dataclass(frozen=True, slots=True)
 class DType:
     """One element type: `bytes` in memory, `digits` of mantissa (with the hidden bit; 0 for
@@ -30,6 +33,11 @@ class DType:
     largest: float
     cpp: str
     stored_as: str
+
+    @property
+    def has_small_range(self) -> bool:
+        """Whether it is a floating-point type that holds far less than f32 does."""
+        return self.kind == "float" and self.largest < _WIDE
 
     @property
     def storage(self) -> np.dtype[np.generic]:

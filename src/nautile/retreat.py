@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from nautile.dtypes import DTYPES
 from nautile.errors import CompileError, ExtractionError, LoweringError
 from nautile.terms import Load, walk
 
@@ -52,7 +53,6 @@ GUARD = (
     " nothing overflows, rounds more and is faster"
 )
 _EQUAL = 1e-6
-_SMALL = frozenset({"f16", "f8e4m3", "f8e5m2"})
 
 
 class Chosen(Protocol):
@@ -138,7 +138,7 @@ def has_small_range(plan: Plan) -> bool:
     """Whether the plan has to do with a type of small range."""
     terms = walk(*(o.term for kernel in plan.kernels for o in kernel.outputs))
     held = (t.buffer.dtype if isinstance(t, Load) else getattr(t, "dtype", "") for t in terms)
-    return any(dtype in _SMALL for dtype in held)
+    return any(dtype in DTYPES and DTYPES[dtype].has_small_range for dtype in held)
 
 
 def _taken(plan: Plan | None) -> str | None:
