@@ -32,15 +32,13 @@ import json
 import math
 import os
 import platform
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -49,12 +47,12 @@ from typing import Any
 
 import batch_files
 import numpy as np
+from ray_nodes import Nodes
 
 from nautile.batch.results import records
 from nautile.executor.machine import machine, memory_of, resident
 
 HERE = Path(__file__).resolve().parent
-PAUSE = (30.0, 90.0)  # seconds between deaths of nodes
 SAMPLES = 600  # of the memory that are kept
 LIBRARIES = ("nautile", "egglog", "highspy", "numpy", "ray", "sqlalchemy")
 
@@ -100,7 +98,7 @@ def _measured(home: Path, case: str, files: int, compiles: bool) -> dict[str, An
     """A first run of that case, and a second one over its store."""
     kind, jobs = (case[:3], int(case[3])) if case.startswith("ray") else ("pool", int(case[4:]))
     with ExitStack() as stack:
-        nodes = stack.enter_context(_Nodes(jobs).running()) if kind == "ray" else None
+        nodes = stack.enter_context(Nodes(jobs).running()) if kind == "ray" else None
         place = (
             ["--executor", "ray", "--address", nodes.address] if nodes else ["--jobs", f"{jobs}"]
         )
@@ -140,57 +138,6 @@ def _optimizing(path: Path) -> dict[str, Any]:
         "mean": round(fmean(taken or [0.0]), 3),
         "percentiles": [round(float(p), 3) for p in percentiles],
     }
-
-
-@dataclass
-class _Nodes:
-    """A Ray cluster of processes of this machine, each at a loopback address of its own."""
-
-    count: int
-    deaths: int = 0
-    made: int = 2
-    cluster: Any = None
-    draw: random.Random = field(default_factory=lambda: random.Random(5))
-    wait: float = PAUSE[1]
-
-    @property
-    def address(self) -> str:
-        return str(self.cluster.address)
-
-    @contextmanager
-    def running(self) -> Iterator[_Nodes]:
-        """Start a head without processors, and the nodes."""
-        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-        from ray.cluster_utils import Cluster
-
-        head = {"num_cpus": 0, "include_dashboard": False, **self._at()}
-        self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            for _ in range(self.count):
-                self._add()
-            yield self
-        finally:
-            self.cluster.shutdown()
-
-    def decimate(self) -> None:
-        """Called once a second: kill a node now and then, and add another. (Ray adds nodes in the
-        main thread alone.)"""
-        self.wait -= 1
-        if self.wait > 0:
-            return
-        self.wait = self.draw.uniform(*PAUSE)
-        lost = self.draw.choice(list(self.cluster.worker_nodes))
-        self.cluster.remove_node(lost, allow_graceful=False)
-        self.deaths += 1
-        self._add()
-
-    def _add(self) -> None:
-        self.cluster.add_node(num_cpus=1, **self._at())
-
-    def _at(self) -> dict[str, Any]:
-        place = {"node_ip_address": f"127.0.0.{self.made}", "object_store_memory": 80 << 20}
-        self.made += 1
-        return place
 
 
 def _run(

@@ -56,6 +56,7 @@ from typing import Any
 
 import batch_files
 import msgspec
+from ray_nodes import Nodes
 
 from nautile.batch import Asked, Batch
 from nautile.batch.inputs import files
@@ -213,26 +214,20 @@ def _put(place: Path, artifacts: Mapping[str, bytes]) -> float:
 def _ray(tasks: int = 2000) -> float:
     """Seconds of processor time of this process for one task more on a cluster of two nodes."""
     import ray
-    from ray.cluster_utils import Cluster as Nodes
 
     from nautile.executor.ray_cluster import Cluster
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    head = {"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.2"}
-    nodes = Nodes(initialize_head=True, head_node_args=head)
-    try:
-        for number in (3, 4):
-            nodes.add_node(num_cpus=1, node_ip_address=f"127.0.0.{number}")
-        (task,) = tasks_of(batch_files.corpus()[0])
-        unknown = msgspec.structs.replace(task, program="unknown")
-        with Cluster(nodes.address) as cluster:
-            _through(cluster, unknown, 4)  # the actors start
-            start = time.process_time()
-            _through(cluster, unknown, tasks)
-            return (time.process_time() - start) / tasks
-    finally:
-        ray.shutdown()
-        nodes.shutdown()
+    (task,) = tasks_of(batch_files.corpus()[0])
+    unknown = msgspec.structs.replace(task, program="unknown")
+    with Nodes(2).running() as nodes:
+        try:
+            with Cluster(nodes.address) as cluster:
+                _through(cluster, unknown, 4)  # the actors start
+                start = time.process_time()
+                _through(cluster, unknown, tasks)
+                return (time.process_time() - start) / tasks
+        finally:
+            ray.shutdown()
 
 
 def _through(cluster: Any, task: Task, count: int) -> None:

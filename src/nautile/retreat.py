@@ -100,17 +100,11 @@ def to_source(result: Chosen) -> bool:
 def to_guarded(result: Chosen) -> bool:
     """Choose so that nothing is rounded to a type whose range it may leave; False where that has
     been done, or changes nothing."""
-    from nautile import extract
-
-    old, numerics = result.plan, result.options.numerics
+    old = result.plan
     if old is None or is_guarded(old) or not has_small_range(old):
         return False
-    pairs = list(zip(result.regions, result.snapshots, strict=True))
-    try:
-        plan = extract.choose(pairs, result.work, _device(result), numerics=numerics, guarded=True)
-    except ExtractionError:
-        return False
-    if [k.outputs for k in plan.kernels] == [k.outputs for k in old.kernels]:
+    plan = _choose(result, result.regions, result.snapshots, guarded=True)
+    if plan is None or [k.outputs for k in plan.kernels] == [k.outputs for k in old.kernels]:
         return False
     marks = {m: n for m, n in old.pruned.items() if m in ("refused", *_SOURCES)}
     result.plan = replace(plan, pruned={**plan.pruned, **marks, _GUARDED: 1})
@@ -150,15 +144,11 @@ def _taken(plan: Plan | None) -> str | None:
 def _take(result: Chosen, source: str) -> bool:
     from nautile import extract
 
-    old, numerics = result.plan, result.options.numerics
+    old = result.plan
     regions = extract.written(result.work) if source == "written" else result.regions
     snapshots = tuple(extract.snapshot_of(region.outputs) for region in regions)
-    pairs = list(zip(regions, snapshots, strict=True))
-    try:
-        plan = extract.choose(
-            pairs, result.work, _device(result), numerics=numerics, guarded=is_guarded(old)
-        )
-    except ExtractionError:
+    plan = _choose(result, regions, snapshots, guarded=is_guarded(old))
+    if plan is None:
         return False
     refused = 0 if old is None else old.pruned.get("refused", 0)
     marks = {_GUARDED: 1} if is_guarded(old) else {}
@@ -166,6 +156,22 @@ def _take(result: Chosen, source: str) -> bool:
     result.regions, result.snapshots = regions, snapshots
     result.plan = replace(_bounded(plan, old), pruned=pruned)
     return True
+
+
+def _choose(
+    result: Chosen, regions: tuple[Region, ...], snapshots: tuple[Snapshot, ...], *, guarded: bool
+) -> Plan | None:
+    """The cheapest plan of these, None where nothing fits the device."""
+    from nautile import extract
+
+    pairs = list(zip(regions, snapshots, strict=True))
+    numerics = result.options.numerics
+    try:
+        return extract.choose(
+            pairs, result.work, _device(result), numerics=numerics, guarded=guarded
+        )
+    except ExtractionError:
+        return None
 
 
 def _refuse(result: Chosen, kernel: Kernel) -> bool:
